@@ -34,13 +34,14 @@ from usdenoise.sessions.activation import (
     ActivationMap,
     ActivationMaps,
     BlockSeries,
+    FoundDelay,
     activation_maps,
     common_delay,
     fit_series,
     smoothed_series,
 )
 from usdenoise.sessions.design import Design, Event, delayed, design_of
-from usdenoise.sessions.session_activation import region_responses
+from usdenoise.sessions.session_activation import region_responses, with_activation
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -77,8 +78,15 @@ def maps_of(
     return activation_maps([BlockSeries(series, pixels, model, TIMES[:n], BLOCK_S[:n])], rule)[0]
 
 
-def delay_of(series: NDArray[np.float64], pixels: NDArray[np.bool_], events: Any = EVENTS) -> float | None:
+def delay_found(
+    series: NDArray[np.float64], pixels: NDArray[np.bool_], events: Any = EVENTS
+) -> FoundDelay | None:
     return common_delay([BlockSeries(series, pixels, design(), TIMES, BLOCK_S)], events)
+
+
+def delay_of(series: NDArray[np.float64], pixels: NDArray[np.bool_], events: Any = EVENTS) -> float | None:
+    found = delay_found(series, pixels, events)
+    return found and found.delay_s
 
 
 def textbook(
@@ -203,12 +211,31 @@ def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> 
     assert found.change[:, :6].mean() == pytest.approx(20, abs=1)
 
 
-@pytest.mark.parametrize("late", [-1.2, 0.0, 1.05])
-def test_the_common_delay_is_that_of_the_response(late: float) -> None:
+@pytest.mark.parametrize(
+    ("late", "rise"), [(-1.2, 0.15), (0, -0.15), (1.05, 0.15), (2.4, 0.15), (-2.7, -0.15)]
+)
+def test_the_common_delay_is_that_of_the_response(late: float, rise: float) -> None:
+    """Also beyond a quarter of the least time between onsets, and of a fall."""
+    uneven = [Event(onset, 2.4, "on") for onset in (2.0, 8.0, 13.0, 19.2)]
     series = noise(30, (24, 24))
-    response = design(events=delayed(EVENTS, late)).expected["on"]
-    series[:, :, ::3] += 0.15 * response[:, None, None]
-    assert delay_of(series, np.ones((24, 24), bool)) == pytest.approx(late, abs=0.16)
+    series[:, :, ::3] += rise * design(events=delayed(uneven, late)).expected["on"][:, None, None]
+    found = delay_found(series, np.ones((24, 24), bool), uneven)
+    assert found is not None
+    assert found.delay_s == pytest.approx(late, abs=0.16)
+    assert found.is_rise == (rise > 0)
+    assert np.isnan(found.fall_s)
+
+
+@pytest.mark.parametrize(("rise", "late"), [(0.15, 0.0), (-0.15, 3.0)])
+def test_a_rise_is_preferred_to_a_fall_half_a_period_away(rise: float, late: float) -> None:
+    """The design of whole periods cannot tell them apart."""
+    whole = [Event(6.0 * number, 3.0, "on") for number in range(4)]
+    series = noise(34, (24, 24))
+    series[:, :, ::3] += rise * design(events=whole).expected["on"][:, None, None]
+    found = delay_found(series, np.ones((24, 24), bool), whole)
+    assert found is not None
+    assert (found.delay_s, found.is_rise) == (pytest.approx(late, abs=0.16), True)
+    assert abs(found.fall_s) == pytest.approx(3.0 - late, abs=0.16)
 
 
 def test_a_delay_is_found_from_rows_that_are_there_twice_and_not_beyond_the_range() -> None:
@@ -219,18 +246,15 @@ def test_a_delay_is_found_from_rows_that_are_there_twice_and_not_beyond_the_rang
     # Without vessels in one half of the tiles nothing is known.
     assert delay_of(series, everywhere & (np.indices((24, 24)).max(axis=0) < 8)) is None
     late = noise(32, (24, 24))
-    late[:, :, ::3] += 0.15 * design(events=delayed(EVENTS, 1.5)).expected["on"][:, None, None]
-    assert delay_of(late, everywhere) is None
+    often = [Event(onset, 0.6, "on") for onset in (1.0, 4.0, 5.5, 9.0, 13.0, 14.5, 19.0)]
+    late[:, :, ::3] += 0.15 * design(events=delayed(often, 2.0)).expected["on"][:, None, None]
+    assert delay_of(late, everywhere, often) is None
 
 
-def test_noise_has_no_common_delay_or_one_that_finds_nothing() -> None:
-    n_found = 0
-    for seed in range(8):
-        series, everywhere = noise(40 + seed, (24, 24)), np.ones((24, 24), bool)
-        found = delay_of(series, everywhere)
-        n_found += found is not None
-        assert found_in(series, events=delayed(EVENTS, found or 0.0)).active.sum() <= 2
-    assert n_found <= 4
+@pytest.mark.parametrize("rho", [0.0, 0.4])
+def test_noise_has_no_delay(rho: float) -> None:
+    everywhere = np.ones((24, 24), bool)
+    assert not any(delay_found(noise(40 + seed, (24, 24), rho), everywhere) for seed in range(8))
 
 
 def test_bad_blocks_and_blocks_without_data_do_not_count() -> None:
@@ -415,13 +439,60 @@ def test_a_late_response_is_doubted_and_its_delay_found(made: Scan, quick: Sessi
     found = session(made.stack, LENGTH, events=early, **QUICK)
     (doubt,) = (doubt for doubt in found.doubts if doubt.code == "delay")
     n_right, n_found = (int(result.activation["on"].active.sum()) for result in (quick, found))
-    says = f"0.2 s late: {n_found} pixels are active as given, {n_right} with a delay of 0.2 s"
-    assert says in doubt.sentence
+    assert "is 0.2 s late: a rise with a delay of 0.2 s" in doubt.sentence
+    assert f"{n_right} pixels are active, {n_found} with 0 s" in doubt.sentence
     for delay in (0.2, "auto"):
         shifted = session(made.stack, LENGTH, events=early, delay=delay, **QUICK)
         assert shifted.delay_s == pytest.approx(0.2, abs=0.01)
         np.testing.assert_allclose(shifted.activation["on"].t, quick.activation["on"].t, rtol=1e-3, atol=1e-3)
     assert "delay" not in {doubt.code for doubt in quick.doubts}
+
+
+def delay_doubts(
+    like: SessionResult, series: NDArray[np.float64], events: Any, delay: Any = 0.0
+) -> list[str]:
+    """The doubts about the delay in a session with this blood power."""
+    records = [replace(like.block_records[0], time=time, n_frames=int(0.6 * RATE_HZ)) for time in TIMES]
+    means = {"blood_power": np.ones(series.shape[1:]), "noise_power": np.full(series.shape[1:], 0.1)}
+    bare = replace(like, images={"blood_power": series}, means=means, block_records=tuple(records))
+    options = replace(like.options, delay=delay, confounds="none")
+    (found,) = with_activation([replace(bare, options=options, event_doubts=())], events)
+    return [doubt.sentence for doubt in found.event_doubts if doubt.code == "delay"]
+
+
+def test_a_rise_late_by_half_a_period_and_no_response_are_doubted(quick: SessionResult) -> None:
+    whole = [Event(6.0 * number, 3.0, "on") for number in range(4)]
+    null = noise(35, (24, 24))
+    series = null.copy()
+    series[:, :, ::3] -= 0.15 * design(events=whole).expected["on"][:, None, None]
+    says = "a rise with a delay of 3 s or a fall with one of 0 s"
+    for delay in (0.0, "auto"):
+        (doubt,) = delay_doubts(quick, series, whole, delay)
+        assert says in doubt
+    assert not delay_doubts(quick, null, whole)
+    (doubt,) = delay_doubts(quick, null, whole, "auto")
+    assert "the response has none" in doubt
+
+
+def test_a_type_with_a_delay_of_its_own_is_doubted(quick: SessionResult) -> None:
+    a, b = (
+        [Event(onset, 1.8, name) for onset in range(first, 24, 8)] for first, name in ((1, "a"), (5, "b"))
+    )
+    series = noise(36, (24, 24))
+    for name, events in (("a", a), ("b", delayed(b, 1.8))):
+        series[:, :, ::3] += 0.3 * design(events=events).expected[name][:, None, None]
+    (doubt,) = delay_doubts(quick, series, [*a, *b])
+    assert "the response to 'b' is 1.8 s late: a rise with a delay of 1.8 s" in doubt
+
+
+def test_few_pixels_with_a_late_response_in_long_blocks_are_doubted(quick: SessionResult) -> None:
+    """Fewer than the 20 that a doubt about their number requires."""
+    long = [Event(onset, 4.0, "on") for onset in (2.0, 12.0)]
+    series = noise(37, (24, 24))
+    series[:, 4:12, 10] += 0.4 * design(events=delayed(long, 2.4)).expected["on"][:, None]
+    (doubt,) = delay_doubts(quick, series, long)
+    assert re.search("is 2.[345] s late: a rise with a delay of 2.[345] s", doubt)
+    assert 4 <= int(re.findall("(\\d+) pixels are active", doubt)[0]) < 20
 
 
 def doubts_of(found: SessionResult) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ tiles of each half of the image, which is several times the resolution."""
 
 ALIKE_GAIN = 0.99
 """Gain of the likelihood over the largest one from which delays are alike."""
+
+SIGNIFICANT = 0.05
+"""Level of the tests of a delay: the usual one."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,34 @@ class BlockSeries:
     design: Design
     times: NDArray[np.float64]
     durations: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FoundDelay:
+    """The delay of a response that is common to the vessels.
+
+    Attributes
+    ----------
+    delay_s : float
+        The delay in s.
+    is_rise : bool
+        Whether most of the response is a rise, and not a fall.
+    fall_s : float
+        Delay with which a fall explains the series as well as the rise; NaN if none does.
+    gain : float
+        Gain of the likelihood over the gain with the delay of the designs.
+    """
+
+    delay_s: float
+    is_rise: bool
+    fall_s: float
+    gain: float
+
+    @property
+    def words(self) -> str:
+        """What the response is, in words."""
+        words = f"a {'rise' if self.is_rise else 'fall'} with a delay of {self.delay_s:.2g} s"
+        return words if math.isnan(self.fall_s) else f"{words} or a fall with one of {self.fall_s:.2g} s"
 
 
 @dataclass(frozen=True)
@@ -293,76 +324,114 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     )
 
 
-def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> float | None:
-    """Return the delay in s with which the model explains most of the series of the vessels.
+def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> FoundDelay | None:
+    """Return the delay with which the model explains most of the series of the vessels.
 
     The likelihood of the model of white noise is summed over the pixels, once over each half of the image, cut into tiles as
-    a chessboard. The delay counts if both halves have it: where the noise of the halves is independent, each is known from
-    pixels that are not in the other half.
+    a chessboard. A delay counts if each half has significant responses with the delay of the other half: where the noise of
+    the halves is independent, the number of delays that are tried does not matter.
 
     Parameters
     ----------
     all_series : sequence of BlockSeries
         The series, of one or several positions of the probe, whose designs may have any delay.
     events : sequence of Event
-        The events.
+        The events of the types that have the delay. The responses to other types are those of the designs.
 
     Returns
     -------
-    float or None
+    FoundDelay or None
         None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
         for free responses, too.
     """
+    from scipy.special import chdtri
+
     design = all_series[0].design
     moving = joined_events([event for event in events if event.modulation])
-    types = [moving.get(name, []) for name in design.responses]
-    pauses = [np.diff([event.onset for event in of_type]).min() for of_type in types if len(of_type) > 1]
-    # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
+    types = {name: moving[name] for name in design.responses if name in moving}
+    pauses = [np.diff([one.onset for one in each]).min() for each in types.values() if len(each) > 1]
+    # In a periodic design a response that is late by more than half of the period is early
     step = float(np.median(np.diff(all_series[0].times)))
-    number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 4) / step)
+    number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 2) / step)
     if number < 1 or design.is_free:
         return None
-    delays = np.arange(-number, number + 1) * step / 4
-    found = [_delay_gains(series, types, delays) for series in all_series]
-    gains, n_known = (np.sum(values, axis=0) for values in zip(*found, strict=True))
-    # Blocks with pauses between them do not tell some delays apart: none, or else their mean
-    gains = np.vstack([gains, gains.sum(axis=0)])
-    are_best = gains >= ALIKE_GAIN * gains.max(axis=1, keepdims=True)
-    first_half, second_half, common = ((are_best @ delays) / are_best.sum(axis=1)).round(3).tolist()
-    # At the edge of the range the likelihood may still rise
-    if not n_known.all() or abs(first_half - second_half) > step / 2 or are_best[2, [0, -1]].any():
+    # At the edge of the range the likelihood may still rise: one block more shows whether it does
+    delays = np.arange(-number - 4, number + 5) * step / 4
+    halves = [[_half(series, half) for series in all_series] for half in range(2)]
+    summed = np.sum([[_delay_gains(series, types, delays) for series in half] for half in halves], axis=1)
+    gains, rising, total = summed[:, 0, 1:], summed[:, 1, 1:].sum(axis=0) > 0, summed[:, 0, 1:].sum(axis=0)
+
+    def best(gain: NDArray[np.float64], is_tried: NDArray[np.bool_]) -> tuple[float, NDArray[np.intp]]:
+        # Blocks with pauses between them do not tell some delays apart. Of equal ones, as in a periodic design, the shortest
+        alike = np.flatnonzero(is_tried & (gain >= ALIKE_GAIN * gain[is_tried].max()))
+        runs = np.split(alike, np.flatnonzero(np.diff(alike) > 1) + 1)
+        run = min(reversed(runs), key=lambda run: abs(float(delays[run].mean())))
+        return 0.0 if number + 4 in run else round(float(delays[run].mean()), 3), run
+
+    # A rise with one delay may explain what a fall with another does
+    is_tried, fall_s = rising == rising[total.argmax()], math.nan
+    if rising.any() and not rising.all():
+        (rise_s, rise), (late_s, fall) = (best(total, sign) for sign in (rising, ~rising))
+        lead = gains[:, rise].max(axis=1) - gains[:, fall].max(axis=1)
+        is_told = np.abs(lead) > np.maximum((1 - ALIKE_GAIN) * gains.max(axis=1), chdtri(1, SIGNIFICANT) / 2)
+        if abs(rise_s - late_s) > step and abs(np.sum(np.sign(lead) * is_told)) < 2:
+            is_tried, fall_s = rising, late_s
+    delay, run = best(total, is_tried)
+    of_halves = [best(gain, is_tried)[0] for gain in gains]
+    if abs(np.diff(of_halves)) > step / 2 or run[0] == 0 or run[-1] == len(delays) - 1:
         return None
-    return 0.0 if are_best[2, number] else float(common)
+    name = "" if len(types) > 1 else next(iter(types))
+    for half, late in zip(halves, reversed(of_halves), strict=True):
+        maps = activation_maps([_late(series, types, late) for series in half], f"fdr:{SIGNIFICANT}")
+        if not any(of_series[name].active.any() for of_series in maps):
+            return None
+    return FoundDelay(delay, bool(rising[run[0]]), fall_s, float(total[run].max() / summed[:, 0, 0].sum()))
+
+
+def _half(series: BlockSeries, half: int) -> BlockSeries:
+    """Return a series with the vessels of one half of the image, 0 or 1."""
+    is_in_half = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0) % 2 == half
+    return replace(series, in_vessels=series.in_vessels & is_in_half)
+
+
+def _late(series: BlockSeries, types: Mapping[str, Sequence[Event]], delay: float) -> BlockSeries:
+    """Return a series with a design that has a delay in s of some types of events."""
+    design, matrix = series.design, series.design.matrix.copy()
+    for name in types.keys() & design.responses.keys():
+        late = delayed(types[name], delay)
+        matrix[:, design.responses[name]] = response_of(late, series.times, series.durations, design.hrf)
+    return replace(series, design=replace(design, matrix=matrix))
 
 
 def _delay_gains(
-    series: BlockSeries, types: Sequence[Sequence[Event]], delays: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the gain of the likelihood by each delay, (2, n_delays), and the number of pixels, by halves of the image."""
+    series: BlockSeries, types: Mapping[str, Sequence[Event]], delays: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how the logarithm of the likelihood grows by some types, (2, 1 + n_delays), as given and by each delay.
+
+    First of all pixels, then of those that rise less those that fall.
+    """
     images, design = series.images, series.design
-    others = column_basis(design.matrix[:, design.n_responses :])
+    columns = [design.responses[name].start for name in types if name in design.responses]
+    others = column_basis(np.delete(design.matrix, columns, axis=1))
 
     def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(values - others @ (others.T @ values))
 
-    def basis_of(delay: float) -> NDArray[np.float64]:
-        late, about = [delayed(of_type, delay) for of_type in types], (series.times, series.durations)
-        return column_basis(own(np.hstack([response_of(of_type, *about, design.hrf) for of_type in late])))
-
-    bases = [basis_of(delay) for delay in delays.tolist()]
-    pixels = np.flatnonzero(series.in_vessels)
-    halves = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
-    gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
+    with_delays = [series, *(_late(series, types, delay) for delay in delays.tolist())]
+    responses = [own(each.design.matrix[:, columns]) for each in with_delays]
+    bases = [(column_basis(each), each.sum(axis=1)) for each in responses]
+    pixels, gains = np.flatnonzero(series.in_vessels), np.zeros((2, len(bases)))
     for of_tile in cached_slices(len(pixels), len(images)):
         powers = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
         known = np.isfinite(powers[~design.is_bad]).all(axis=0)
-        left, half = own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known]
+        left = own(np.where(np.isfinite(powers), powers, 0)[:, known])
         energies = np.maximum(np.sum(left**2, axis=0), TINY)
-        n_known += np.bincount(half, minlength=2)
-        for at, basis in enumerate(bases):
+        for at, (basis, course) in enumerate(bases):
             explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - NEGLIGIBLE)
-            gains[:, at] += np.bincount(half, -np.log1p(-explained), 2)
-    return gains, n_known
+            gain = -np.log1p(-explained)
+            gains[:, at] += gain.sum(), gain @ np.sign(course @ left)
+    # Of one pixel in a quarter of each tile, as neighbours are not independent
+    return gains * np.count_nonzero(~design.is_bad) / 2 * (2 / DELAY_TILE) ** 2
 
 
 TestedSeries = tuple[BlockSeries, FittedSeries, NDArray[np.bool_]]

@@ -17,6 +17,7 @@ from usdenoise.sessions.activation import (
     ActivationMap,
     ActivationMaps,
     BlockSeries,
+    FoundDelay,
     activation_maps,
     common_delay,
     fit_series,
@@ -47,7 +48,8 @@ PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
 least, it must give to be proposed."""
 
 MORE_SHIFTED = 1.3
-"""Active pixels with another delay, over those with the delay as it is, from which the delay is doubtful."""
+"""Active pixels, or gain of the likelihood, with another delay over those with the delay as it is, from which the delay is
+doubtful."""
 
 MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
 """Correlation of the motion of the image with the events above which an activation is doubtful, and the same in standard
@@ -187,41 +189,74 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
     types, options = joined_events(events), all_series[0].options
     modelled = [_Modelled.of(series, events) for series in all_series]
     # The linear models: responses with one delay for all pixels, confounds and drift
-    common = common_delay([each.at(0.0) for each in modelled], events)
-    delay = (common or 0.0) if isinstance(options.delay, str) else options.delay
-
-    def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
-        return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
-
-    def n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
-        return sum(int(maps[name].active.sum()) for maps in found for name in names)
-
-    # Their maps, and whether far more pixels would be active with another delay
-    found, timing = maps_at(delay), list[Doubt]()
-    if isinstance(options.delay, str):
-        if common is None:
-            sentence = "no delay within the range that was tried is common to both halves of the vessels"
-            timing.append(Doubt("delay", f"{sentence}: the response has none"))
-    elif common is not None and abs(common - delay) > float(np.median(np.diff(all_series[0].time))) / 2:
-        as_given, shifted = n_active(found, types), n_active(maps_at(common), types)
-        if shifted >= max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
-            late = f"{abs(common - delay):.2g} s {'late' if common > delay else 'early'}"
-            shown = f"{as_given} pixels are active as given, {shifted} with a delay of {common:.2g} s"
-            timing.append(Doubt("delay", f"the response is {late}: {shown}"))
+    delay = 0.0 if isinstance(options.delay, str) else options.delay
+    common = common_delay([each.at(delay) for each in modelled], events)
+    if common is not None and isinstance(options.delay, str):
+        delay = common.delay_s
+    # Their maps, and whether another delay explains far more
+    found = _maps_at(modelled, delay)
+    timing = [*_delay_doubts(modelled, common, delay, found)]
     # The smoothing that would show far more, if there is none and the pitches are known
     geometry, proposed = all_series[0].geometry, [dict(maps) for maps in found]
     if not options.smoothing_mm and set(geometry.spatial_axes) <= set(geometry.spacing_mm):
         largest = max(geometry.spacing_mm[letter] for letter in geometry.spatial_axes)
         width = float(f"{PROPOSED_PIXELS * largest:.2g}")
-        smoothed = maps_at(delay, width)
+        smoothed = _maps_at(modelled, delay, width)
         for name in types:
-            if n_active(smoothed, [name]) < max(MORE_ACTIVE * n_active(found, [name]), LEAST_ACTIVE):
+            if _n_active(smoothed, [name]) < max(MORE_ACTIVE * _n_active(found, [name]), LEAST_ACTIVE):
                 continue
             for maps, with_width in zip(proposed, smoothed, strict=True):
                 n_smoothed = int(with_width[name].active.sum())
                 maps[name] = replace(maps[name], smoothing_mm=width, n_active_smoothed=n_smoothed)
     pairs = zip(modelled, proposed, strict=True)
     return [_with_maps(each, delay, maps, timing) for each, maps in pairs]
+
+
+def _maps_at(modelled: Sequence[_Modelled], delay: float, fwhm: float | None = None) -> list[ActivationMaps]:
+    """Return the maps of each series for a delay of the response, and a smoothing in mm, by default that of the options."""
+    rule = modelled[0].series.options.threshold
+    return activation_maps([each.at(delay, fwhm) for each in modelled], rule)
+
+
+def _n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
+    """Return how many pixels are active in the maps of some types of events."""
+    return sum(int(maps[name].active.sum()) for maps in found for name in names)
+
+
+def _delay_doubts(
+    modelled: Sequence[_Modelled], common: FoundDelay | None, delay: float, found: Sequence[ActivationMaps]
+) -> Iterator[Doubt]:
+    """Yield the doubts about the delay of the maps: of all types of events, and of a type that has another one."""
+    series, given, types = modelled[0].series, delay, joined_events(modelled[0].events)
+    least = float(np.median(np.diff(series.time))) / 2
+    if isinstance(series.options.delay, str) and (common is None or np.isfinite(common.fall_s)):
+        sentence = "no delay has a response in both halves of the vessels: the response has none"
+        yield Doubt(
+            "delay", f"the blocks show {common.words}: the maps assume the rise" if common else sentence
+        )
+
+    def own_delay(name: str) -> FoundDelay | None:
+        return common_delay([each.at(given) for each in modelled], types[name])
+
+    # A type that is misplaced misleads the others: first the one that gains most
+    gains = {name: own.gain if (own := own_delay(name)) else 0.0 for name in types if len(types) > 1}
+    for name in ["", *sorted(gains, key=gains.__getitem__, reverse=True)]:
+        names, of_type, later = ([name], f" to '{name}'", own_delay(name)) if name else ([*types], "", common)
+        if later is None or abs(late := later.delay_s - delay) <= least:
+            continue
+        events = [delayed([each], late * (each.trial_type in names))[0] for each in modelled[0].events]
+        moved = [replace(each, events=events) for each in modelled]
+        shifted = _maps_at(moved, given)
+        n_found, n_shifted = _n_active(found, names), _n_active(shifted, names)
+        # All types may explain more without more active pixels, or be a fall that is a rise with another delay
+        is_better = not name and (later.gain >= MORE_SHIFTED or abs(later.fall_s - delay) < abs(late))
+        if is_better or n_shifted >= max(MORE_SHIFTED * n_found, LEAST_ACTIVE):
+            sentence = f"is {abs(late):.2g} s {'late' if late > 0 else 'early'}: {later.words} explains {later.gain:.2g} "
+            sentence += (
+                f"times as much of the vessels: {n_shifted} pixels are active, {n_found} with {delay:.2g} s"
+            )
+            yield Doubt("delay", f"the response{of_type} {sentence}")
+            modelled, found, delay = moved, shifted, delay if name else later.delay_s
 
 
 def _with_maps(
