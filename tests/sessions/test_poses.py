@@ -119,6 +119,18 @@ def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> 
     np.testing.assert_array_equal(one.active, expected)
 
 
+def test_positions_that_see_few_events_have_no_map_and_say_why(in_turn: Any) -> None:
+    """The first one sees both events, the second one the later event, and the third one none."""
+    events = [(3 * SWEEP_S, BLOCK_S, "on"), (9 * SWEEP_S, 2 * BLOCK_S, "on")]
+    how: dict[str, Any] = {"events": events, "confounds": "none", "options": FOUR}
+    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, **how)
+    known = np.isfinite(found.activation["on"].t).any(axis=(1, 2))
+    np.testing.assert_array_equal(known, [True, False, False])
+    sentences = [doubt.sentence for doubt in found.doubts if doubt.code == "design"]
+    assert any(sentence.startswith("pose 1: the type 'on' has 1 event that") for sentence in sentences)
+    assert any(sentence.startswith("pose 2: no block is within the events") for sentence in sentences)
+
+
 @pytest.mark.parametrize("lost", [[10], [1], [4, 20], [16, 17]])
 @pytest.mark.parametrize("rule", [str(N_POSES), f"back-and-forth:{N_POSES}"])
 def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_pose: Any) -> None:

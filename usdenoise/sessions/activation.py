@@ -313,7 +313,8 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
         for free responses, too.
     """
-    design = all_series[0].design
+    # Of the position that sees most types
+    design = max((series.design for series in all_series), key=lambda design: len(design.responses))
     moving = joined_events([event for event in events if event.modulation])
     types = [moving.get(name, []) for name in design.responses]
     pauses = [np.diff([event.onset for event in of_type]).min() for of_type in types if len(of_type) > 1]
