@@ -312,9 +312,23 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
-    responses = {name: each.responses["on"] for name, each in found.region_series.items()}
-    assert responses["on"].change[0] > 50
-    assert abs(responses["off"].change[0]) < 20
+
+
+def test_regions_have_the_response_of_each_position_by_its_model(by_pose: Any, found: PosesResult) -> None:
+    table = found.region_responses
+    change = dict(zip(zip(table["region"], table["pose"], strict=True), table["change"], strict=True))
+    # "on" is in one plane only, and "off" in the next one
+    assert {pose for name, pose in change if name == "on"} == {str(ACTIVE)}
+    assert {pose for name, pose in change if name == "off"} == {str(ACTIVE + 1)}
+    assert change["on", str(ACTIVE)] == change["half", str(ACTIVE)] > 100
+    for pose in range(N_POSES):
+        assert (abs(change["half", str(pose)]) < 20) == (pose != ACTIVE)
+    events = [(onset - ACTIVE * BLOCK_S, *more) for onset, *more in EVENTS]
+    how: dict[str, Any] = {"regions": {"half": ON[ACTIVE]}, "block_interval_s": SWEEP_S, "options": FOUR}
+    alone = session(stack_of(by_pose[ACTIVE]), LENGTH, events=events, **how).region_responses
+    row = [*zip(table["region"], table["pose"], strict=True)].index(("half", str(ACTIVE)))
+    for name in ("change", "standard_error", "t", "p"):
+        assert table[name][row] == pytest.approx(alone[name][1], rel=1e-4)
 
 
 def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:

@@ -26,7 +26,7 @@ from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, joined_poses, pose_geometry
 from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
-from usdenoise.sessions.regions import Region, region_masks
+from usdenoise.sessions.regions import Region, region_masks, region_series
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.stack.geometry import Geometry
@@ -79,7 +79,10 @@ def filter_positions(
             series = filter_session(part, alone, options, store.part(pose), progress=watcher, **how)
         except (InputError, OptionError) as error:
             raise error.at(f"pose {plan.names[pose]}") from error
-        poses.append(replace(series, event_doubts=doubts))
+        # The regions that the plane has, by the model of its position
+        of_plane = {name: mask[pose] for name, mask in masks.items() if mask[pose].any()}
+        regions_found = region_series(series.filled().images["blood_power"], of_plane)
+        poses.append(replace(series, event_doubts=doubts, region_series=regions_found))
         n_done += len(part.blocks)
     filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]
     return joined_poses(filled, plan, geometry, masks)

@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.design import delayed, design_of
 from usdenoise.sessions.poses import PosePlan
-from usdenoise.sessions.regions import RegionSeries, mean_course, region_series
+from usdenoise.sessions.regions import mean_course, region_series
 from usdenoise.sessions.result_series import BlockRecord, ResultSeries
-from usdenoise.sessions.session_activation import region_responses
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.data_arrays import SLICE_TIME
 from usdenoise.stack.geometry import Coordinate, Geometry, pitch
@@ -135,7 +133,7 @@ def joined_poses(
     Parameters
     ----------
     poses : sequence of ResultSeries
-        The series of each position, with their activation.
+        The series of each position, with their activation and the responses of their regions.
     plan : PosePlan
         Which block shows which position.
     geometry : Geometry
@@ -189,7 +187,7 @@ def joined_poses(
     )
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
-    return replace(joined, activations=activations, region_series=_regions(joined, masks))
+    return replace(joined, activations=activations, region_series=region_series(joined.counting, masks))
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:
@@ -226,21 +224,6 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         assumptions=(*geometry.assumptions, *plan.notes),
         labels=None,
     )
-
-
-def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, RegionSeries]:
-    """Return the series of regions, and their responses by a model without motion at the times of their pixels."""
-    found = region_series(joined.counting, masks)
-    if not joined.events:
-        return found
-    late = delayed(joined.events, joined.delay_s)
-    durations = np.full(len(joined.time), joined.block_duration)
-    for name, region in found.items():
-        weights = np.count_nonzero(region.mask.reshape(len(joined.poses), -1), axis=1)
-        times = joined.block_times @ weights / weights.sum()
-        design = design_of(late, times, durations, joined.bad, hrf=joined.options.hrf)
-        found[name] = replace(region, responses=region_responses(region.blood_power, design))
-    return found
 
 
 def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> ActivationMap:

@@ -345,6 +345,16 @@ class ResultSeries:
         return tuple(block for series in self.by_pose.values() or [self] for block in series.block_records)
 
     @property
+    def all_regions(self) -> list[tuple[str, str, RegionSeries, NDArray[np.bool_]]]:
+        """Name, position, series and bad blocks of each region in each position that has it; "" with a single position."""
+        return [
+            (name, pose, series.region_series[name], series.bad)
+            for name in self.region_series
+            for pose, series in (self.by_pose or {"": self}).items()
+            if name in series.region_series
+        ]
+
+    @property
     def time(self) -> NDArray[np.float64]:
         """Middle of each block from the first frame of the file or of the session, in `time_unit`."""
         return np.array([block.time for block in self.block_records])
