@@ -21,6 +21,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
+from usdenoise.sessions.result_series import block_doubts
 
 N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
@@ -296,12 +297,23 @@ def test_one_plane_is_not_several() -> None:
         assert not Leads.of(np.arange(len(likeness)) % 3, likeness).tell_apart()
 
 
-def test_a_session_without_the_option_names_it(in_turn: Any) -> None:
+@pytest.mark.parametrize("is_returning", [False, True])
+def test_a_session_without_the_option_names_it(in_turn: Any, is_returning: bool) -> None:
+    """Also if a block of each sweep shows all planes, while the motor returns."""
     # The planes have other vessels.
     blocks = [np.flip(block, axes) for block, axes in zip(in_turn, cycle([(), 1, 2]), strict=False)]
+    if is_returning:
+        parts = [slice(pose * LENGTH // N_POSES, (pose + 1) * LENGTH // N_POSES) for pose in range(N_POSES)]
+        for sweep in range(N_SWEEPS, 0, -1):
+            shown = blocks[(sweep - 1) * N_POSES : sweep * N_POSES]
+            returned = np.concatenate([block[part] for block, part in zip(shown, parts, strict=True)])
+            blocks.insert(sweep * N_POSES, returned)
     found = session(stack_of(blocks), LENGTH, options=FOUR)
-    (doubt,) = [doubt for doubt in found.doubts if "several positions" in doubt.sentence]
-    assert f"(poses {N_POSES})" in doubt.sentence
+    # Where the filter takes none for bad
+    records = [replace(block, is_bad=False) for block in found.block_records]
+    for doubts in (found.doubts, block_doubts(records, found.images["power_doppler"])):
+        (doubt,) = [doubt for doubt in doubts if "several positions" in doubt.sentence]
+        assert f"(poses {N_POSES + is_returning})" in doubt.sentence
 
 
 def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
