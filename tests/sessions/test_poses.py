@@ -167,16 +167,20 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
     np.testing.assert_allclose(found.cell_starts.T.ravel(), np.arange(12) * BLOCK_S)
 
 
-@pytest.mark.parametrize(("cells", "message"), [
-    ({"position_mm": "nan"}, "is not a number"),
-    ({"position_mm": "1"}, "two values of position_mm"),
-    ({"position_mm": "0"}, "a position_mm of its own"),
+@pytest.mark.parametrize(("places", "fifth", "message"), [
+    ("0 0.5 2", "nan", "is not a number"),
+    ("0 0.5 2", "1", "two values of position_mm"),
+    ("0 0 2", None, "a position_mm of its own"),
+    ("0 500 1500", None, "poses.tsv: the usual distance in position_mm is 750 mm, outside 0.001 to 5 mm"),
 ])  # fmt: skip
-def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
-    places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
-    table = [{**row, "position_mm": places[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)]
-    if cells["position_mm"] != "0":
-        table[4] |= cells
+def test_places_that_are_none_are_an_error(
+    places: str, fifth: str | None, message: str, in_turn: Any
+) -> None:
+    table = [
+        {**row, "position_mm": places.split()[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)
+    ]
+    if fifth is not None:
+        table[4]["position_mm"] = fifth
     with pytest.raises(InputError, match=message):
         plan(in_turn, "poses.tsv", table)
 
@@ -224,6 +228,9 @@ def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
     # In the order of their places
     assert found.names == ("left", "middle", "right")
     assert found.positions_mm == (-0.5, 0.1, 0.9)
+    assert [note for note in found.notes if "uneven" in note] == [
+        "the positions in poses.tsv are uneven: NIfTI files do not have their distances"
+    ]
     np.testing.assert_array_equal(found.poses, np.resize([0, 2, 1], len(in_turn)))
     np.testing.assert_array_equal(found.sweeps, np.arange(len(in_turn)) // N_POSES)
     table[5]["pose"] = "n/a"

@@ -19,6 +19,8 @@ from usdenoise.frames.alignment import mean_envelope
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.job_options import BACK_AND_FORTH, PATHS
 from usdenoise.pipeline.recording import Block, Recording
+from usdenoise.stack.geometry import pitch
+from usdenoise.stack.metadata import PLAUSIBLE
 from usdenoise.stack.sampling import spread_rows
 
 TRIED_BLOCKS = 160
@@ -255,8 +257,10 @@ def _plan_of_table(blocks: Sequence[Block], path: str, table: Sequence[Mapping[s
     names, positions = _positions(rows, path)
     poses = np.array([names.index(row["pose"]) if row["pose"] in names else -1 for row in rows])
     sweeps, n_unused = _sweeps(poses), int(np.count_nonzero(poses < 0))
-    notes = (f"{n_unused} blocks are of no pose by {path}, and are not used",) if n_unused else ()
-    return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, notes)
+    notes = [f"{n_unused} blocks are of no pose by {path}, and are not used"] if n_unused else []
+    if positions is not None and pitch(positions, 1.0) is None:
+        notes.append(f"the positions in {path} are uneven: NIfTI files do not have their distances")
+    return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, tuple(notes))
 
 
 def _block_key(entry: Mapping[str, str]) -> str:
@@ -289,6 +293,12 @@ def _positions(rows: Sequence[Mapping[str, str]], path: str) -> tuple[list[str],
     if known_places and (len(known_places) < len(names) or len({*known_places}) < len(names)):
         raise InputError(f"{path}: each pose needs a position_mm of its own, or none has one")
     if known_places:
+        step, (least, most) = float(np.median(np.diff(sorted(known_places)))), PLAUSIBLE["spacing_mm"][2]
+        if not least <= step <= most:
+            problem = (
+                f"{path}: the usual distance in position_mm is {step:g} mm, outside {least:g} to {most:g} mm"
+            )
+            raise InputError(problem, remedy="give position_mm in the unit mm, or no position_mm")
         names.sort(key=lambda name: places[name] or 0.0)
         return names, tuple(sorted(known_places))
     if all(name.isdecimal() for name in names):
