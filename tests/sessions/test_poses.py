@@ -19,6 +19,7 @@ from usdenoise import Acquisition, PosesResult, save, session
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
 from usdenoise.sessions.result_series import block_doubts
@@ -321,6 +322,25 @@ def test_a_session_without_the_option_names_it(in_turn: Any, is_returning: bool)
     for doubts in (found.doubts, block_doubts(records, found.images["power_doppler"])):
         (doubt,) = [doubt for doubt in doubts if "several positions" in doubt.sentence]
         assert f"(poses {N_POSES + is_returning})" in doubt.sentence
+
+
+def test_doubts_of_several_positions_are_one_with_the_numbers_of_each(found: PosesResult) -> None:
+    sentences = [
+        ["3 of 4 pixels of 'p1' change by 1.5 %", "2 of 4 pixels of 'p2' change by 1.5 %", "0 left"],
+        ["no contact", "3 of 5 pixels of 'p2' change by 2e-05 %"],
+        ["5 of 4 pixels of 'p2' change by 0.5 %"],
+    ]
+    poses = [
+        replace(series, event_doubts=tuple(Doubt("activation", sentence) for sentence in of_pose))
+        for series, of_pose in zip(found.poses, sentences, strict=True)
+    ]
+    doubts = [doubt for doubt in replace(found, poses=tuple(poses)).doubts if doubt.code == "activation"]
+    assert [doubt.sentence for doubt in doubts] == [
+        "pose 0: 3 of 4 pixels of 'p1' change by 1.5 %",
+        "2/3/5 of 4/5/4 pixels of 'p2' change by 1.5/2e-05/0.5 %",
+        "pose 0: 0 left",
+        "pose 1: no contact",
+    ]
 
 
 def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:

@@ -1,5 +1,6 @@
 """The series of several positions of the probe (poses), joined: images of (sweep, pose, z, x), maps of (pose, z, x)."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,9 @@ from usdenoise.stack.geometry import Coordinate, Geometry, pitch
 
 POSE_AXIS = "y"
 """Axis of the positions: elevation."""
+
+_NUMBERS = re.compile(r"('[^']*'|\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+"""Names in quotes and numbers of a sentence."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -57,15 +61,20 @@ class PoseSeries(ResultSeries):
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """The doubts about each position, those that are common to several once."""
-        positions = dict[Doubt, list[str]]()
+        """The doubts about each position, those that are common to several once, with the numbers of each."""
+        found = dict[tuple[str, str], dict[str, list[str]]]()
         for name, series in self.by_pose.items():
             for doubt in series.doubts:
-                positions.setdefault(doubt, []).append(name)
+                words = _NUMBERS.sub(lambda part: part[0] if part[0].startswith("'") else "", doubt.sentence)
+                found.setdefault((doubt.code, words), {}).setdefault(name, []).append(doubt.sentence)
         doubts = []
-        for doubt, names in positions.items():
-            of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}: " * (len(names) < len(self.poses))
-            doubts.append(replace(doubt, sentence=f"{of}{doubt.sentence}"))
+        for (code, _), by_name in found.items():
+            of = f"pose{'s' * (len(by_name) > 1)} {', '.join(by_name)}: " * (len(by_name) < len(self.poses))
+            parts = zip(
+                *(_NUMBERS.split(each) for of_pose in by_name.values() for each in of_pose), strict=True
+            )
+            joined = [each[0] if len({*each}) == 1 else "/".join(each) for each in parts]
+            doubts.append(Doubt(code, f"{of}{''.join(joined)}"))
         return tuple(doubts)
 
     @property
