@@ -230,7 +230,7 @@ def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
     assert found.names == ("left", "middle", "right")
     assert found.positions_mm == (-0.5, 0.1, 0.9)
     assert [note for note in found.notes if "uneven" in note] == [
-        "the positions in poses.tsv are uneven: NIfTI files do not have their distances"
+        "the positions in poses.tsv are uneven: NIfTI files have their mean distance"
     ]
     np.testing.assert_array_equal(found.poses, np.resize([0, 2, 1], len(in_turn)))
     np.testing.assert_array_equal(found.sweeps, np.arange(len(in_turn)) // N_POSES)

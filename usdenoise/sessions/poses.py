@@ -259,7 +259,7 @@ def _plan_of_table(blocks: Sequence[Block], path: str, table: Sequence[Mapping[s
     sweeps, n_unused = _sweeps(poses), int(np.count_nonzero(poses < 0))
     notes = [f"{n_unused} blocks are of no pose by {path}, and are not used"] if n_unused else []
     if positions is not None and pitch(positions, 1.0) is None:
-        notes.append(f"the positions in {path} are uneven: NIfTI files do not have their distances")
+        notes.append(f"the positions in {path} are uneven: NIfTI files have their mean distance")
     return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, tuple(notes))
 
 
