@@ -202,6 +202,19 @@ def test_back_and_forth(by_pose: Any) -> None:
     np.testing.assert_array_equal(plan(blocks, f"back-and-forth:{N_POSES}").poses, order)
 
 
+def test_another_slice_on_the_way_back_is_a_doubt_by_direction(by_pose: Any, found: PosesResult) -> None:
+    blocks = []
+    for sweep in range(N_SWEEPS):
+        shown = [of_pose[sweep] for of_pose in by_pose]
+        # A mixture with another slice
+        mixed = [np.sqrt(0.6) * block + np.sqrt(0.4) * np.flip(block, 2) for block in shown]
+        blocks += mixed[::-1] if sweep % 2 else shown
+    back = session(stack_of(blocks), LENGTH, poses=f"back-and-forth:{N_POSES}", options=FOUR)
+    assert any("differ between sweeps forth and back" in doubt.sentence for doubt in back.doubts)
+    same = replace(found, block_times=back.block_times)
+    assert not any("forth and back" in doubt.sentence for doubt in same.doubts)
+
+
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
     says = f"not show the positions in this order; they do with poses {N_POSES};"
     with pytest.raises(InputError, match=says):

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.poses import PosePlan
+from usdenoise.sessions.poses import RECENT, TRIED_BLOCKS, Leads, PosePlan, likeness_of
 from usdenoise.sessions.regions import mean_course, region_series
 from usdenoise.sessions.result_series import BlockRecord, ResultSeries
 from usdenoise.stack.arrays import NamedArray
@@ -18,6 +19,11 @@ from usdenoise.stack.geometry import Coordinate, Geometry, pitch
 
 POSE_AXIS = "y"
 """Axis of the positions: elevation."""
+
+BACKLASH = (
+    "the images differ between sweeps forth and back, as if the motor returned to another position (backlash): "
+    "a table of poses can name both"
+)
 
 _NUMBERS = re.compile(r"('[^']*'|\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 """Names in quotes and numbers of a sentence."""
@@ -64,7 +70,8 @@ class PoseSeries(ResultSeries):
         """The doubts about each position, those that are common to several once, with the numbers of each."""
         found = dict[tuple[str, str], dict[str, list[str]]]()
         for name, series in self.by_pose.items():
-            for doubt in series.doubts:
+            back = [Doubt("bad-blocks", BACKLASH)] * (name in self._other_on_the_way_back)
+            for doubt in (*series.doubts, *back):
                 words = _NUMBERS.sub(lambda part: part[0] if part[0].startswith("'") else "", doubt.sentence)
                 found.setdefault((doubt.code, words), {}).setdefault(name, []).append(doubt.sentence)
         doubts = []
@@ -76,6 +83,21 @@ class PoseSeries(ResultSeries):
             joined = [each[0] if len({*each}) == 1 else "/".join(each) for each in parts]
             doubts.append(Doubt(code, f"{of}{''.join(joined)}"))
         return tuple(doubts)
+
+    @cached_property
+    def _other_on_the_way_back(self) -> list[str]:
+        """Names of the positions whose images differ between sweeps forth and back."""
+        is_back = (self.block_times[:TRIED_BLOCKS, -1] < self.block_times[:TRIED_BLOCKS, 0]).astype(np.intp)
+        # Of a few sweeps the spread is not known.
+        if np.bincount(is_back, minlength=2).min() < 2 * RECENT:
+            return []
+        likeness = {
+            name: likeness_of(self.images["blood_power"][:TRIED_BLOCKS, pose])
+            for pose, name in enumerate(self.names)
+        }
+        names = [name for name, of_pose in likeness.items() if Leads.of(is_back, of_pose).tell_apart()]
+        # At both ends the motor may not move in between. Of the others most differ.
+        return names if 2 * len(names) >= len(self.names) - 2 else []
 
     @property
     def by_pose(self) -> dict[str, ResultSeries]:
