@@ -154,6 +154,17 @@ def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_po
     np.testing.assert_array_equal(plan(blocks, "poses.tsv", rows(order[kept])).poses, order[kept])
 
 
+@pytest.mark.parametrize("rule", [str(N_POSES), f"back-and-forth:{N_POSES}"])
+def test_a_whole_lost_sweep_is_a_note(rule: str, by_pose: Any) -> None:
+    kept = np.delete(np.arange(N_SWEEPS * N_POSES), slice(5 * N_POSES, 6 * N_POSES))
+    order = np.resize(cycle_of(rule), N_SWEEPS * N_POSES)[kept]
+    blocks = [by_pose[pose][number // N_POSES] for pose, number in zip(order, kept, strict=True)]
+    found = plan(blocks, rule, numbers=kept)
+    np.testing.assert_array_equal(found.poses, order)
+    sentence = {str(N_POSES): "1 sweep missing, or a pause, before block 15"}.get(rule)
+    assert found.notes[0].startswith(sentence or "3 missing before block 15")
+
+
 def test_pauses_between_sweeps_are_no_lost_blocks(in_turn: Any) -> None:
     numbers = np.arange(15)
     paused = plan(in_turn[:15], N_POSES, numbers=numbers + numbers // N_POSES)
@@ -172,7 +183,7 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
     ("0 0.5 2", "nan", "is not a number"),
     ("0 0.5 2", "1", "two values of position_mm"),
     ("0 0 2", None, "a position_mm of its own"),
-    ("0 500 1500", None, "poses.tsv: the usual distance in position_mm is 750 mm, outside 0.001 to 5 mm"),
+    ("0 500 1500", None, "poses.tsv: position_mm has steps of 750 mm, outside 0.001 to 5 mm"),
 ])  # fmt: skip
 def test_places_that_are_none_are_an_error(
     places: str, fifth: str | None, message: str, in_turn: Any

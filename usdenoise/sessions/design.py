@@ -324,14 +324,13 @@ def _n_shown(
 
     A block shows an event if it has LEAST_SEEN of the largest response that a block at any time can have to one of the type.
     """
-    largest, usual = 0.0, float(np.median(durations))
-    for duration, height in {(event.duration, event.modulation) for event in events}:
-        # In the middle of the event, and while the response to its end lasts
-        at = np.append(duration / 2, duration + np.arange(KERNEL_S))
-        event = Event(0.0, duration, "", height)
-        largest = max(largest, float(np.abs(response_of([event], at, np.full(len(at), usual), hrf)).max()))
+    largest, usual = 0.0, np.median(durations, keepdims=True)
+    for event in {replace(event, onset=0.0) for event in events}:
+        # At the onset, in the middle of the event, and while the response to its end lasts
+        at = np.concatenate([[0, event.duration / 2], event.duration + np.arange(KERNEL_S)])
+        largest = max(largest, float(np.abs(response_of([event], at, usual, hrf)).max()))
     each = (response_of([event], times, durations, hrf)[is_good] for event in events)
-    shown = (None for response in each if np.abs(response).max(initial=0) > LEAST_SEEN * largest)
+    shown = (response for response in each if np.abs(response).max(initial=0) > LEAST_SEEN * largest)
     return len([*islice(shown, LEAST_EVENTS)])
 
 
@@ -432,8 +431,7 @@ def check_design(
         if not any(event.modulation for event in of_type):
             raise InputError(f"all events of '{name}' have the modulation 0", remedy="omit this type")
         if name in design.problems:
-            remedy = f"give {LEAST_EVENTS} or more events that blocks show, and the times of the stimulus alone: blocks "
-            remedy += "outside all events are the baseline"
+            remedy = "give more events that blocks show, and the times of the stimulus alone: other blocks are the baseline"
             if design.is_free:
                 remedy = "give fewer blocks with {hrf} fir:N, or events that the blocks show"
             raise InputError(design.problems[name], remedy=remedy)

@@ -21,9 +21,9 @@ POSE_AXIS = "y"
 """Axis of the positions: elevation."""
 
 BACKLASH = (
-    "the images differ between sweeps forth and back, as if the motor returned to another position (backlash): "
-    "a table of poses can name both"
+    "the images differ between sweeps forth and back (backlash of the motor): a table of poses can name both"
 )
+"""Why to doubt a position that shows another slice on the way back, in words."""
 
 _NUMBERS = re.compile(r"('[^']*'|\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 """Names in quotes and numbers of a sentence."""
@@ -68,18 +68,17 @@ class PoseSeries(ResultSeries):
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """The doubts about each position, those that are common to several once, with the numbers of each."""
-        found = dict[tuple[str, str], dict[str, list[str]]]()
+        found = dict[tuple[str, str], list[tuple[str, str]]]()
         for name, series in self.by_pose.items():
             back = [Doubt("bad-blocks", BACKLASH)] * (name in self._other_on_the_way_back)
             for doubt in (*series.doubts, *back):
                 words = _NUMBERS.sub(lambda part: part[0] if part[0].startswith("'") else "", doubt.sentence)
-                found.setdefault((doubt.code, words), {}).setdefault(name, []).append(doubt.sentence)
+                found.setdefault((doubt.code, words), []).append((name, doubt.sentence))
         doubts = []
-        for (code, _), by_name in found.items():
-            of = f"pose{'s' * (len(by_name) > 1)} {', '.join(by_name)}: " * (len(by_name) < len(self.poses))
-            parts = zip(
-                *(_NUMBERS.split(each) for of_pose in by_name.values() for each in of_pose), strict=True
-            )
+        for (code, _), named in found.items():
+            names = [*dict.fromkeys(name for name, _ in named)]
+            of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}: " * (len(names) < len(self.poses))
+            parts = zip(*(_NUMBERS.split(sentence) for _, sentence in named), strict=True)
             joined = [each[0] if len({*each}) == 1 else "/".join(each) for each in parts]
             doubts.append(Doubt(code, f"{of}{''.join(joined)}"))
         return tuple(doubts)
@@ -91,11 +90,8 @@ class PoseSeries(ResultSeries):
         # Of a few sweeps the spread is not known.
         if np.bincount(is_back, minlength=2).min() < 2 * RECENT:
             return []
-        likeness = {
-            name: likeness_of(self.images["blood_power"][:TRIED_BLOCKS, pose])
-            for pose, name in enumerate(self.names)
-        }
-        names = [name for name, of_pose in likeness.items() if Leads.of(is_back, of_pose).tell_apart()]
+        named = zip(self.names, np.moveaxis(self.images["blood_power"][:TRIED_BLOCKS], 1, 0), strict=True)
+        names = [name for name, images in named if Leads.of(is_back, likeness_of(images)).tell_apart()]
         # At both ends the motor may not move in between. Of the others most differ.
         return names if 2 * len(names) >= len(self.names) - 2 else []
 
