@@ -50,7 +50,7 @@ def test_the_series_of_a_session_has_the_maps_that_the_session_has(suffix, found
 
 
 def test_another_model_of_a_result_is_that_of_another_session(found, tmp_path):
-    other = {"hrf": "glover", "delay": 0.2, "smoothing_mm": 0.3, "threshold": "t:2", "confounds": "none"}
+    other = {"delay": 0.2, "smoothing_mm": 0.3, "threshold": "t:2", "confounds": "none"}
     made = weakened(scan(16, seed=5, blood=3.0, rise=1.0), 7)
     wanted = session(made.stack, LENGTH, events=EVENTS, regions=LEFT, options=FOUR, **other)
     assert_same(model(found, events=EVENTS, regions=LEFT, **other), wanted)

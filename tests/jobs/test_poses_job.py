@@ -3,16 +3,20 @@
 import csv
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import confusius
 import h5py
 import nibabel
 import nilearn.image
 import numpy as np
+import pandas as pd
 import pytest
 import xarray
+from confusius.glm import FirstLevelModel
 from numpy.typing import NDArray
 
 from tests.cli.shared import report_of
@@ -63,7 +67,9 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(blocks, tmp_
     events = scans.write_events(
         tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)]
     )
+    np.save(tmp_path / "own.npy", np.arange(N_POSES)[:, None, None] == np.full(IMAGE, 1))
     flags = f"--poses {N_POSES} --pose-step {STEP_MM} --confounds none --zarr --nifti".split()
+    flags += ["--region", f"own={tmp_path / 'own.npy'}", "--region", "rect=rect:0,0,9,9"]
     report = report_of("session", folder, "--events", events, *flags, "-o", out)
     assert [pose["name"] for pose in report["sequence"]["poses"]] == ["0", "1", "2"]
     assert [pose["position_mm"] for pose in report["sequence"]["poses"]] == pytest.approx(
@@ -86,6 +92,15 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(blocks, tmp_
         assert f'href="./{address}"' in page
         assert (out / address).exists()
         assert f"Blocks of pose {pose}, {pose * STEP_MM:g} mm" in page
+    # A mask of the volume is in its planes, one of a plane in each.
+    wanted = {"whole image": "012", "own": "1", "rect": "012"}
+    assert {(region["name"], region["pose"]) for region in report["sequence"]["regions"]} == {
+        (name, pose) for name, poses in wanted.items() for pose in poses
+    }
+    with (out / "mouse_region_responses.tsv").open() as file:
+        found = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["pose"] for row in found] == [*"".join(wanted.values())]
+    assert all(f"rect, pose {pose}</th><td>81<" in page for pose in range(N_POSES))
     with h5py.File(out / "mouse_sequence.h5") as file:
         assert file["blood_power"].shape == (N_MORE, N_POSES, *IMAGE)
         assert file["activation/on/t"].shape == (N_POSES, *IMAGE)
@@ -121,8 +136,13 @@ def test_nifti_and_xarray_have_the_planes_and_their_times(folder, wanted, tmp_pa
     np.testing.assert_allclose(sidecar["VolumeTiming"], np.arange(N_SWEEPS) * N_POSES * INTERVAL_S)
     np.testing.assert_allclose(sidecar["SliceTiming"], np.arange(N_POSES) * INTERVAL_S)
     assert sidecar["SliceEncodingDirection"] == "k"
-    duration = (N_POSES - 1) * INTERVAL_S + LENGTH / RATE_HZ
-    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(duration)
+    # Each slice, of which programs take the interval for the duration, ends within the volume.
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(N_POSES * INTERVAL_S)
+    with warnings.catch_warnings(action="ignore"):
+        loaded = confusius.load(report["output"]["blood_nifti"])
+        FirstLevelModel(hrf_model=None, drift_model=None).fit(
+            loaded, events=pd.DataFrame({"onset": [1.5], "duration": [1.5], "trial_type": ["on"]})
+        )
     assert nilearn.image.mean_img(report["output"]["blood_nifti"], copy_header=True).shape == image.shape[:3]
     with xarray.open_zarr(report["output"]["zarr"]) as group:
         assert group["blood_power"].dims == ("time", "k", "j", "i")

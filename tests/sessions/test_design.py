@@ -45,7 +45,7 @@ def every(
 def response(
     events: list[Event], hrf: str, times: Any = TIMES, durations: Any = DURATIONS
 ) -> NDArray[np.float64]:
-    design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
+    design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf, least_events=1)
     return design.matrix[:, : design.n_responses]
 
 
@@ -247,7 +247,7 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
     bad = design_of(events, TIMES, DURATIONS, NONE_BAD).shares["puff"] > 0.5
     if hrf == "glover":
         events, bad = every(5, 10, 5, "on"), design_of(ON, TIMES, DURATIONS, NONE_BAD).shares["on"] < 0.5
-        events = [*events, Event(-40.0, 0.4, "other"), Event(0.1, 0.4, "other")]
+        events = [*events, Event(-40.0, 0.4, "other"), *every(0.1, 12, 0.4, "other", 20)]
     lost = "puff" if hrf == "boxcar" else "on"
     design = design_of(events, TIMES, DURATIONS, bad, hrf=hrf)
     assert list(design.problems) == [lost]
@@ -256,6 +256,31 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
     other = next(name for name in maps if name != lost)
     assert np.isnan(maps[lost].t).all()
     np.testing.assert_allclose(maps[""].f, maps[other].t ** 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("duration", [0.5, 0.04])
+def test_blocks_that_begin_when_events_end_do_not_show_them(duration: float) -> None:
+    """Events locked to blocks of 0.2 s each 1.5 s, which have 2 % or 10 % of what a block can have."""
+    starts, lengths, none_bad = 1.5 * np.arange(80), np.full(80, 0.2), np.zeros(80, bool)
+    events = [Event(onset, duration, "on") for onset in starts[4::16].tolist()]
+    little, enough = (starts + duration - part * min(duration, 0.2) + 0.1 for part in (0.02, 0.1))
+    design = design_of(events, little, lengths, none_bad)
+    assert "no block is within" in design.problems["on"]
+    assert not design.responses
+    assert design_of(events, enough, lengths, none_bad).problems == {}
+    with pytest.raises(InputError, match="no block is within"):
+        check_design(events, little, lengths)
+
+
+def test_a_single_event_that_good_blocks_show_is_no_response() -> None:
+    bad = (TIMES > 15) & (TIMES < 20)
+    design = design_of(ON[:2], TIMES, DURATIONS, bad)
+    assert "has 1 event that the good blocks show" in design.problems["on"]
+    assert design_of(ON[:2], TIMES, DURATIONS, bad, least_events=1).problems == {}
+    # Nor is one beside those of a height near 0
+    low = [replace(ON[0], modulation=0.01), ON[1]]
+    for hrf in ("boxcar", "glover", "fir:3"):
+        assert "has 1 event" in design_of(low, TIMES, DURATIONS, NONE_BAD, hrf=hrf).problems["on"]
 
 
 def test_measures_and_designs_without_good_blocks_are_no_error() -> None:

@@ -221,8 +221,8 @@ def test_frames_without_tissue_do_not_change_the_level_of_a_block() -> None:
 
 def test_two_positions_with_as_many_blocks_are_a_doubt(sound: tuple[Scan, SessionResult]) -> None:
     """The image of the session is a mixture of both, and which one is meant is not known."""
-    (made, wanted), sentence = sound, "no block is like the image of the session"
+    (made, wanted), sentence = sound, "not like the image of the session"
     iq = np.concatenate([made.iq[: 8 * LENGTH], scan(8, seed=7).iq])
     found = session(replace(made.stack, iq=iq), LENGTH)
-    assert any(doubt.sentence.startswith(sentence) for doubt in found.doubts)
-    assert not any(doubt.sentence.startswith(sentence) for doubt in wanted.doubts)
+    assert any(sentence in doubt.sentence for doubt in found.doubts)
+    assert not any(sentence in doubt.sentence for doubt in wanted.doubts)

@@ -22,8 +22,10 @@ from usdenoise import Acquisition, PosesResult, save, session
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
+from usdenoise.sessions.result_series import block_doubts
 
 N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
@@ -122,6 +124,18 @@ def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> 
     np.testing.assert_array_equal(one.active, expected)
 
 
+def test_positions_that_see_few_events_have_no_map_and_say_why(in_turn: Any) -> None:
+    """The first one sees both events, the second one the later event, and the third one none."""
+    events = [(3 * SWEEP_S, BLOCK_S, "on"), (9 * SWEEP_S, 2 * BLOCK_S, "on")]
+    how: dict[str, Any] = {"events": events, "confounds": "none", "options": FOUR}
+    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, **how)
+    known = np.isfinite(found.activation["on"].t).any(axis=(1, 2))
+    np.testing.assert_array_equal(known, [True, False, False])
+    sentences = [doubt.sentence for doubt in found.doubts if doubt.code == "design"]
+    assert any(sentence.startswith("pose 1: the type 'on' has 1 event that") for sentence in sentences)
+    assert any(sentence.startswith("pose 2: no block is within the events") for sentence in sentences)
+
+
 @pytest.mark.parametrize("lost", [[10], [1], [4, 20], [16, 17]])
 @pytest.mark.parametrize("rule", [str(N_POSES), f"back-and-forth:{N_POSES}"])
 def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_pose: Any) -> None:
@@ -143,6 +157,17 @@ def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_po
     np.testing.assert_array_equal(plan(blocks, "poses.tsv", rows(order[kept])).poses, order[kept])
 
 
+@pytest.mark.parametrize("rule", [str(N_POSES), f"back-and-forth:{N_POSES}"])
+def test_a_whole_lost_sweep_is_a_note(rule: str, by_pose: Any) -> None:
+    kept = np.delete(np.arange(N_SWEEPS * N_POSES), slice(5 * N_POSES, 6 * N_POSES))
+    order = np.resize(cycle_of(rule), N_SWEEPS * N_POSES)[kept]
+    blocks = [by_pose[pose][number // N_POSES] for pose, number in zip(order, kept, strict=True)]
+    found = plan(blocks, rule, numbers=kept)
+    np.testing.assert_array_equal(found.poses, order)
+    sentence = {str(N_POSES): "1 sweep missing, or a pause, before block 15"}.get(rule)
+    assert found.notes[0].startswith(sentence or "3 missing before block 15")
+
+
 def test_pauses_between_sweeps_are_no_lost_blocks(in_turn: Any) -> None:
     numbers = np.arange(15)
     paused = plan(in_turn[:15], N_POSES, numbers=numbers + numbers // N_POSES)
@@ -157,16 +182,20 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
     np.testing.assert_allclose(found.cell_starts.T.ravel(), np.arange(12) * BLOCK_S)
 
 
-@pytest.mark.parametrize(("cells", "message"), [
-    ({"position_mm": "nan"}, "is not a number"),
-    ({"position_mm": "1"}, "two values of position_mm"),
-    ({"position_mm": "0"}, "a position_mm of its own"),
+@pytest.mark.parametrize(("places", "fifth", "message"), [
+    ("0 0.5 2", "nan", "is not a number"),
+    ("0 0.5 2", "1", "two values of position_mm"),
+    ("0 0 2", None, "a position_mm of its own"),
+    ("0 500 1500", None, "poses.tsv: position_mm has steps of 750 mm, outside 0.001 to 5 mm"),
 ])  # fmt: skip
-def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
-    places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
-    table = [{**row, "position_mm": places[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)]
-    if cells["position_mm"] != "0":
-        table[4] |= cells
+def test_places_that_are_none_are_an_error(
+    places: str, fifth: str | None, message: str, in_turn: Any
+) -> None:
+    table = [
+        {**row, "position_mm": places.split()[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)
+    ]
+    if fifth is not None:
+        table[4]["position_mm"] = fifth
     with pytest.raises(InputError, match=message):
         plan(in_turn, "poses.tsv", table)
 
@@ -185,6 +214,19 @@ def test_back_and_forth(by_pose: Any) -> None:
     order = np.resize(cycle_of(f"back-and-forth:{N_POSES}"), N_SWEEPS * N_POSES)
     blocks = [by_pose[pose][number // N_POSES] for number, pose in enumerate(order.tolist())]
     np.testing.assert_array_equal(plan(blocks, f"back-and-forth:{N_POSES}").poses, order)
+
+
+def test_another_slice_on_the_way_back_is_a_doubt_by_direction(by_pose: Any, found: PosesResult) -> None:
+    blocks = []
+    for sweep in range(N_SWEEPS):
+        shown = [of_pose[sweep] for of_pose in by_pose]
+        # A mixture with another slice
+        mixed = [np.sqrt(0.6) * block + np.sqrt(0.4) * np.flip(block, 2) for block in shown]
+        blocks += mixed[::-1] if sweep % 2 else shown
+    back = session(stack_of(blocks), LENGTH, poses=f"back-and-forth:{N_POSES}", options=FOUR)
+    assert any("differ between sweeps forth and back" in doubt.sentence for doubt in back.doubts)
+    same = replace(found, block_times=back.block_times)
+    assert not any("forth and back" in doubt.sentence for doubt in same.doubts)
 
 
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
@@ -214,6 +256,9 @@ def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
     # In the order of their places
     assert found.names == ("left", "middle", "right")
     assert found.positions_mm == (-0.5, 0.1, 0.9)
+    assert [note for note in found.notes if "uneven" in note] == [
+        "the positions in poses.tsv are uneven: NIfTI files have their mean distance"
+    ]
     np.testing.assert_array_equal(found.poses, np.resize([0, 2, 1], len(in_turn)))
     np.testing.assert_array_equal(found.sweeps, np.arange(len(in_turn)) // N_POSES)
     table[5]["pose"] = "n/a"
@@ -287,12 +332,42 @@ def test_one_plane_is_not_several() -> None:
         assert not Leads.of(np.arange(len(likeness)) % 3, likeness).tell_apart()
 
 
-def test_a_session_without_the_option_names_it(in_turn: Any) -> None:
+@pytest.mark.parametrize("is_returning", [False, True])
+def test_a_session_without_the_option_names_it(in_turn: Any, is_returning: bool) -> None:
+    """Also if a block of each sweep shows all planes, while the motor returns."""
     # The planes have other vessels.
     blocks = [np.flip(block, axes) for block, axes in zip(in_turn, cycle([(), 1, 2]), strict=False)]
+    if is_returning:
+        parts = [slice(pose * LENGTH // N_POSES, (pose + 1) * LENGTH // N_POSES) for pose in range(N_POSES)]
+        for sweep in range(N_SWEEPS, 0, -1):
+            shown = blocks[(sweep - 1) * N_POSES : sweep * N_POSES]
+            returned = np.concatenate([block[part] for block, part in zip(shown, parts, strict=True)])
+            blocks.insert(sweep * N_POSES, returned)
     found = session(stack_of(blocks), LENGTH, options=FOUR)
-    (doubt,) = [doubt for doubt in found.doubts if "several positions" in doubt.sentence]
-    assert f"(poses {N_POSES})" in doubt.sentence
+    # Where the filter takes none for bad
+    records = [replace(block, is_bad=False) for block in found.block_records]
+    for doubts in (found.doubts, block_doubts(records, found.images["power_doppler"])):
+        (doubt,) = [doubt for doubt in doubts if "several positions" in doubt.sentence]
+        assert f"(poses {N_POSES + is_returning})" in doubt.sentence
+
+
+def test_doubts_of_several_positions_are_one_with_the_numbers_of_each(found: PosesResult) -> None:
+    sentences = [
+        ["3 of 4 pixels of 'p1' change by 1.5 %", "2 of 4 pixels of 'p2' change by 1.5 %", "0 left"],
+        ["no contact", "3 of 5 pixels of 'p2' change by 2e-05 %"],
+        ["5 of 4 pixels of 'p2' change by 0.5 %"],
+    ]
+    poses = [
+        replace(series, event_doubts=tuple(Doubt("activation", sentence) for sentence in of_pose))
+        for series, of_pose in zip(found.poses, sentences, strict=True)
+    ]
+    doubts = [doubt for doubt in replace(found, poses=tuple(poses)).doubts if doubt.code == "activation"]
+    assert [doubt.sentence for doubt in doubts] == [
+        "pose 0: 3 of 4 pixels of 'p1' change by 1.5 %",
+        "2/3/5 of 4/5/4 pixels of 'p2' change by 1.5/2e-05/0.5 %",
+        "pose 0: 0 left",
+        "pose 1: no contact",
+    ]
 
 
 def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
@@ -303,9 +378,23 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
-    responses = {name: each.responses["on"] for name, each in found.region_series.items()}
-    assert responses["on"].change[0] > 50
-    assert abs(responses["off"].change[0]) < 20
+
+
+def test_regions_have_the_response_of_each_position_by_its_model(by_pose: Any, found: PosesResult) -> None:
+    table = found.region_responses
+    change = dict(zip(zip(table["region"], table["pose"], strict=True), table["change"], strict=True))
+    # "on" is in one plane only, and "off" in the next one
+    assert {pose for name, pose in change if name == "on"} == {str(ACTIVE)}
+    assert {pose for name, pose in change if name == "off"} == {str(ACTIVE + 1)}
+    assert change["on", str(ACTIVE)] == change["half", str(ACTIVE)] > 100
+    for pose in range(N_POSES):
+        assert (abs(change["half", str(pose)]) < 20) == (pose != ACTIVE)
+    events = [(onset - ACTIVE * BLOCK_S, *more) for onset, *more in EVENTS]
+    how: dict[str, Any] = {"regions": {"half": ON[ACTIVE]}, "block_interval_s": SWEEP_S, "options": FOUR}
+    alone = session(stack_of(by_pose[ACTIVE]), LENGTH, events=events, **how).region_responses
+    row = [*zip(table["region"], table["pose"], strict=True)].index(("half", str(ACTIVE)))
+    for name in ("change", "standard_error", "t", "p"):
+        assert table[name][row] == pytest.approx(alone[name][1], rel=1e-4)
 
 
 def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any, tmp_path: Path) -> None:

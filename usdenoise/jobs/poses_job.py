@@ -65,8 +65,7 @@ def filter_positions(
     geometry = pose_geometry(recording.geometry, plan, session.pose_step_mm)
     alone = replace(session, poses=None, pose_step_mm=None, blocks=None)
     recordings = [_recording_of(recording, plan, geometry, pose) for pose in range(len(plan.names))]
-    # Events and regions that do not fit are an error before an hour of filtering. Each event must be within the session, and
-    # each position must show some.
+    # Events and regions that do not fit are an error before an hour of filtering. A position may show few of the events.
     used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
     check_activation(replace(recording, blocks=used), events, alone)
     of_all = {name: partial(over_positions, recording.geometry, region) for name, region in regions.items()}

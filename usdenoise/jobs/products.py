@@ -191,7 +191,11 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
     timing = begins - series.starts[:, None]
     fields["FrameAcquisitionDuration"] = series.sweep_duration
     if np.ptp(timing, axis=0).max() <= SAME_TIMING * series.block_duration:
-        fields |= {"SliceTiming": np.median(timing, axis=0).round(9).tolist(), "SliceEncodingDirection": "k"}
+        slices = np.median(timing, axis=0).round(9)
+        fields |= {"SliceTiming": slices.tolist(), "SliceEncodingDirection": "k"}
+        # Confusius takes the median step for the duration of a slice, and refuses those that end later than the volume.
+        duration = max(series.block_duration, float(np.median(np.abs(np.diff(slices)))))
+        fields["FrameAcquisitionDuration"] = round(float(slices.max()) + duration, 9)
     return fields | {"BlockTiming": begins.round(9).tolist()}
 
 

@@ -124,8 +124,7 @@ class SessionResult(ResultSeries):
     @cached_property
     def region_responses(self) -> dict[str, list[Any]]:
         """The table of the responses of regions to events, as :attr:`blocks` has its table; empty without both."""
-        has_responses = any(region.responses for region in self.region_series.values())
-        return region_response_table(self).lists if has_responses else {}
+        return region_response_table(self).lists if self.region_series and self.events else {}
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:

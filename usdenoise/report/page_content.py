@@ -97,7 +97,7 @@ def picture_of(name: str, png: bytes, series: ResultSeries) -> Picture:
 def _regions(report: ModelReport, png: bytes) -> Picture:
     """Return the picture of the regions, with the range of each in words."""
     regions = () if report.sequence is None else report.sequence.regions
-    words = f"Blood power of regions in the good blocks: {', '.join(f'{each.name} {each.range}' for each in regions)}"
+    words = f"Blood power of regions in the good blocks: {', '.join(f'{each.title} {each.range}' for each in regions)}"
     return Picture("Regions", png, words, f"{words}, against the mean of each.")
 
 

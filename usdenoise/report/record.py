@@ -20,7 +20,7 @@ from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import Doubt, DoubtKind, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.sessions.pose_series import POSE_AXIS
-from usdenoise.sessions.regions import RegionResponse, RegionSeries, relative_change
+from usdenoise.sessions.regions import WHOLE_IMAGE, RegionResponse, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
@@ -191,6 +191,8 @@ class RegionRecord:
         Blood power in the good blocks in per cent above its mean; None if it is not known.
     responses : tuple of RegionResponse
         The response to each type of event; empty without events.
+    pose : str
+        The position of the probe, if there are several; by default empty.
     """
 
     name: str
@@ -198,9 +200,10 @@ class RegionRecord:
     lowest: float | None
     highest: float | None
     responses: tuple[RegionResponse, ...]
+    pose: str = ""
 
     @classmethod
-    def of(cls, name: str, region: RegionSeries, is_bad: NDArray[np.bool_]) -> Self:
+    def of(cls, name: str, pose: str, region: RegionSeries, is_bad: NDArray[np.bool_]) -> Self:
         """Return the record of a region."""
         change = relative_change(region.blood_power, is_bad)[~is_bad]
         known = change[np.isfinite(change)]
@@ -210,7 +213,13 @@ class RegionRecord:
             lowest=float(known.min()) if known.size else None,
             highest=float(known.max()) if known.size else None,
             responses=tuple(region.responses.values()),
+            pose=pose,
         )
+
+    @property
+    def title(self) -> str:
+        """Its name, and the position of the probe if there are several."""
+        return f"{self.name}, pose {self.pose}" if self.pose else self.name
 
     @property
     def range(self) -> str:
@@ -223,7 +232,7 @@ class RegionRecord:
     def sentence(self) -> str:
         """The responses of the region, or without events its range, in words."""
         responses = ", ".join(each.words for each in self.responses)
-        return f"{self.name}: {responses or self.range}"
+        return f"{self.title}: {responses or self.range}"
 
 
 @dataclass(frozen=True)
@@ -291,7 +300,7 @@ class SequenceRecord:
     activation : tuple of ActivationRecord
         The activation by each type of event, and by any of several; empty without events.
     regions : tuple of RegionRecord
-        The regions, the whole image first; empty without any.
+        The regions, the whole image first, each in each of several positions that has it; empty without any.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
     delay_s : float
@@ -334,7 +343,7 @@ class SequenceRecord:
     @property
     def named_regions(self) -> tuple[RegionRecord, ...]:
         """The regions besides the whole image."""
-        return self.regions[1:]
+        return tuple(region for region in self.regions if region.name != WHOLE_IMAGE)
 
     @property
     def region_sentences(self) -> list[str]:
@@ -689,7 +698,7 @@ def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
         model=None if model is None else model.model,
         has_modulation=any(event.modulation != 1 for event in series.events),
         activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
-        regions=tuple(RegionRecord.of(name, each, series.bad) for name, each in series.region_series.items()),
+        regions=tuple(RegionRecord.of(*each) for each in series.all_regions),
         blocks=series.block_records,
     )
 

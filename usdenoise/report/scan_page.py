@@ -184,9 +184,9 @@ def _answers_at_top(report: ModelReport) -> list[tuple[str, str, str]]:
     for region in report.sequence.named_regions:
         pixels = counted(region.n_pixels, "pixel")
         answers += [
-            (f"Response of {region.name}", each.percent, f"to {each.trial_type}: {each.test}; {pixels}")
+            (f"Response of {region.title}", each.percent, f"to {each.trial_type}: {each.test}; {pixels}")
             for each in region.responses
-        ] or [(f"Range of {region.name}", region.range, f"against its mean, in the good blocks; {pixels}")]
+        ] or [(f"Range of {region.title}", region.range, f"against its mean, in the good blocks; {pixels}")]
     return answers[:_MOST_ANSWERS]
 
 

@@ -171,13 +171,13 @@ def _bad_columns(series: ResultSeries) -> dict[str, NDArray[np.int64]]:
 
 
 def region_response_table(series: ResultSeries) -> Table:
-    """Return the table of the responses of the regions of a session, a row for each region and type of event."""
+    """Return the table of the responses of the regions of a session: a row for each region, position and type of event."""
     rows = [
-        (name, int(region.mask.sum()), trial_type, response)
-        for name, region in series.region_series.items()
+        (name, pose, int(region.mask.sum()), trial_type, response)
+        for name, pose, region, _ in series.all_regions
         for trial_type, response in region.responses.items()
     ]
-    names, n_pixels, types, responses = zip(*rows, strict=True)
+    names, poses, n_pixels, types, responses = zip(*rows, strict=True)
     changes = np.transpose([response.change for response in responses])
     if series.options.hrf.startswith(FIR):
         letter, of_response = "f", {f"change_{delay}": values for delay, values in enumerate(changes)}
@@ -186,6 +186,7 @@ def region_response_table(series: ResultSeries) -> Table:
         letter, of_response = "t", {"change": changes[0], "standard_error": errors}
     columns = {
         "region": np.array(names),
+        **({"pose": np.array(poses)} if series.by_pose else {}),
         "n_pixels": np.array(n_pixels),
         "trial_type": np.array(types),
         **of_response,
@@ -196,6 +197,7 @@ def region_response_table(series: ResultSeries) -> Table:
     change += "; of a modulation, per unit of it" * any(name.endswith(MODULATED) for name in types)
     texts = {
         "region": "Name of the region",
+        "pose": _BLOCK_TEXTS["pose"],
         "n_pixels": "Number of its pixels",
         "trial_type": "Type of the events",
         "change": change,

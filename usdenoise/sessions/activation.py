@@ -346,7 +346,8 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
     """
     from scipy.special import chdtri
 
-    design = all_series[0].design
+    # Of the position that sees most types
+    design = max((series.design for series in all_series), key=lambda design: len(design.responses))
     moving = joined_events([event for event in events if event.modulation])
     types = {name: moving[name] for name in design.responses if name in moving}
     pauses = [np.diff([one.onset for one in each]).min() for each in types.values() if len(each) > 1]

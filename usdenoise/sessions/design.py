@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,8 @@ LEAST_DEPTH = 0.2
 """Part of its largest share within the events by which the share of a block is lower in some blocks, at least."""
 
 LEAST_EVENTS, LEAST_SEEN = 2, 0.05
-"""Least events of a type: the response to a single one cannot be distinguished from another change at that time. A response
-counts if it is at least this part of the largest one of its type in some block."""
+"""Least events of a type: the response to a single one cannot be distinguished from another change at that time. A block
+shows an event if its response is more than this part of the largest one of its type that a block can have."""
 
 BASELINES = ("rest", "baseline")
 """Types that are the baseline by their name, in lower case."""
@@ -238,13 +238,13 @@ class Design:
     matrix : (n_blocks, n_columns) array
         The columns.
     responses : mapping
-        Type of event -> its columns, one or (for "fir:N") N; without types that no good block can show.
+        Type of event -> its columns, one or (for "fir:N") N; without types that have a problem.
     expected : mapping
         Type of event -> the response that the model expects, (n_blocks,), for all types.
     shares : mapping
         Type of event -> share of each block within its events, times their modulation, (n_blocks,), for all types.
     problems : mapping
-        Type of event -> why no good block can show the response to it, in words; without types that have a response.
+        Type of event -> why good blocks cannot show the response to it, in words; without types that have a response.
     is_bad : (n_blocks,) boolean array
         Bad blocks, which have a column each.
     hrf : str
@@ -348,19 +348,48 @@ class Design:
         return own_shares(columns[:, :n], columns[:, n:])
 
 
+def _n_shown(
+    events: Sequence[Event],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    is_good: NDArray[np.bool_],
+    hrf: str,
+) -> int:
+    """Return how many events of one type the good blocks show, up to LEAST_EVENTS.
+
+    A block shows an event if it has LEAST_SEEN of the largest response that a block at any time can have to one of the type.
+    """
+    largest, usual = 0.0, np.median(durations, keepdims=True)
+    for event in {replace(event, onset=0.0) for event in events}:
+        # At the onset, in the middle of the event, and while the response to its end lasts
+        at = np.concatenate([[0, event.duration / 2], event.duration + np.arange(KERNEL_S)])
+        largest = max(largest, float(np.abs(response_of([event], at, usual, hrf)).max()))
+    each = (response_of([event], times, durations, hrf)[is_good] for event in events)
+    shown = (response for response in each if np.abs(response).max(initial=0) > LEAST_SEEN * largest)
+    return len([*islice(shown, LEAST_EVENTS)])
+
+
 def _problem_of_type(
-    name: str, columns: NDArray[np.float64], shares: NDArray[np.float64], is_bad: NDArray[np.bool_], hrf: str
+    name: str,
+    n_shown: int,
+    columns: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    hrf: str,
+    least_events: int,
 ) -> str:
-    """Return why no good block can show the response to a type, in words; empty if one can."""
+    """Return why good blocks cannot show the response to a type, in words; empty if they can."""
     events, block, good = f"the events of '{name}'", "good block" if is_bad.any() else "block", ~is_bad
-    largest = np.abs(columns).max(axis=0, initial=0)
-    # Half a frame at the edge of a block does not count.
-    is_seen = np.abs(columns[good]).max(axis=0, initial=0) > LEAST_SEEN * largest
-    if not (is_seen & (largest > 0)).any():
+    if not n_shown:
         return f"no {block} is within {events}, so no response to it can be found"
     if not hrf.startswith(FIR) and shares[good].min() > max(0, (1 - LEAST_DEPTH) * shares[good].max()):
         return f"all {block}s are within {events}, so no response to it can be found"
-    if not is_seen.all() or not np.ptp(columns[good], axis=0).all():
+    if n_shown < least_events:
+        return (
+            f"the type '{name}' has {counted(n_shown, 'event')} that the {block}s show, and a response requires "
+            f"{LEAST_EVENTS} or more"
+        )
+    if not np.ptp(columns[good], axis=0).all():
         return f"no {block} is at one of the delays after {events}, or all are, so its free response cannot be found"
     return ""
 
@@ -411,7 +440,8 @@ def check_design(
     n_confounds : int
         Number of the other columns that the model will have; 0 by default.
     is_planned : bool
-        Whether the events are the plan of a live session, which may have ended before the last ones; by default not.
+        Whether blocks may show fewer events, as those of one of several positions, or of a live session, which may have
+        ended before the last ones; by default not.
 
     Raises
     ------
@@ -428,7 +458,7 @@ def check_design(
                 remedy="give times in s from the first frame (are these in ms?), give {block_interval_s} if there were "
                 "pauses between blocks of which the files say nothing, and omit events after the last block",
             )
-    if not any(is_within(event, end) for event in events):
+    if not is_planned and not any(is_within(event, end) for event in events):
         raise InputError("no event is within the session", remedy="give the onsets in s from the first frame")
     check_events(events)
     design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
@@ -436,17 +466,10 @@ def check_design(
         if not any(event.modulation for event in of_type):
             raise InputError(f"all events of '{name}' have the modulation 0", remedy="omit this type")
         if name in design.problems:
-            remedy = "list the times of the stimulus alone; blocks outside all events are the baseline"
+            remedy = "give more events that blocks show, and the times of the stimulus alone: other blocks are the baseline"
             if design.is_free:
                 remedy = "give fewer blocks with {hrf} fir:N, or events that the blocks show"
             raise InputError(design.problems[name], remedy=remedy)
-        peaks = [np.abs(response_of([event], times, durations, hrf)).max() for event in of_type]
-        n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
-        if n_events < LEAST_EVENTS:
-            raise InputError(
-                f"the type '{name}' has {counted(n_events, 'event')} that the blocks of the session show, and a "
-                f"response requires {LEAST_EVENTS} or more"
-            )
     if len(times) - design.matrix.shape[1] - n_confounds < LEAST_FREE:
         raise InputError(
             f"{len(times)} blocks are too few for an activation model of {design.matrix.shape[1] + n_confounds} columns",
@@ -464,6 +487,7 @@ def design_of(
     is_bad: NDArray[np.bool_],
     confounds: Mapping[str, NDArray[np.float64]] | None = None,
     hrf: str = "boxcar",
+    least_events: int = LEAST_EVENTS,
 ) -> Design:
     """Return the design of a session: responses, confounds, a column for each bad block, drift, and a constant.
 
@@ -485,6 +509,8 @@ def design_of(
         Response to an event: "boxcar", the event itself (the default); the event convolved with "glover" or "spm" (human
         BOLD), "verhoef2025" (human brain) or "claron2021" (rat spinal cord), each of unit area; or "fir:N", one column for
         each of N blocks from the one in which the event begins.
+    least_events : int
+        Events of a type that good blocks show, at least, for a response to it; by default LEAST_EVENTS.
 
     References
     ----------
@@ -501,7 +527,8 @@ def design_of(
     shares = {name: response_of(each, times, durations, "boxcar")[:, 0] for name, each in types.items()}
     problems, seen = dict[str, str](), dict[str, NDArray[np.float64]]()
     for name, columns in responses.items():
-        if problem := _problem_of_type(name, columns, shares[name], is_bad, hrf):
+        n_shown = _n_shown(types[name], times, durations, ~is_bad, hrf)
+        if problem := _problem_of_type(name, n_shown, columns, shares[name], is_bad, hrf, least_events):
             problems[name] = problem
         else:
             seen[name] = columns

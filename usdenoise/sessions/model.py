@@ -35,11 +35,13 @@ def modelled(
     plan, geometry : PosePlan, Geometry, optional
         Which block shows which position, and the geometry of the joined series; by default there is one position.
     """
-    filled = [series.filled().images for series in all_series]
-    if plan is None or geometry is None:
-        # The model has a column for each bad block, and so does not depend on its values.
-        regions = region_series(filled[0]["blood_power"], masks)
-        (series,) = with_activation([replace(all_series[0], region_series=regions)], events)
-        return replace(series, images=filled[0])
-    active = zip(with_activation(all_series, events), filled, strict=True)
-    return joined_poses([replace(series, images=images) for series, images in active], plan, geometry, masks)
+    bare, filled = list[ResultSeries](), [series.filled().images for series in all_series]
+    for pose, (series, images) in enumerate(zip(all_series, filled, strict=True)):
+        # The regions that the plane has, by the model of its position
+        of_plane = {name: mask if plan is None else mask[pose] for name, mask in masks.items()}
+        known = {name: mask for name, mask in of_plane.items() if mask.any()}
+        bare.append(replace(series, region_series=region_series(images["blood_power"], known)))
+    # The model has a column for each bad block, and so does not depend on its values.
+    found = zip(with_activation(bare, events), filled, strict=True)
+    poses = [replace(series, images=images) for series, images in found]
+    return poses[0] if plan is None or geometry is None else joined_poses(poses, plan, geometry, masks)

@@ -1,9 +1,10 @@
 """The series of several positions of the probe (poses), joined: images of (sweep, pose, z, x), maps of (pose, z, x)."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,23 @@ from numpy.typing import NDArray
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.bad_blocks import interpolated_series
-from usdenoise.sessions.design import delayed, design_of
-from usdenoise.sessions.poses import PosePlan
-from usdenoise.sessions.regions import RegionSeries, mean_course, region_series
+from usdenoise.sessions.poses import RECENT, TRIED_BLOCKS, Leads, PosePlan, likeness_of
+from usdenoise.sessions.regions import mean_course, region_series
 from usdenoise.sessions.result_series import BlockRecord, ResultSeries
-from usdenoise.sessions.session_activation import region_responses
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.data_arrays import SLICE_TIME
 from usdenoise.stack.geometry import Coordinate, Geometry, pitch
 
 POSE_AXIS = "y"
 """Axis of the positions: elevation."""
+
+BACKLASH = (
+    "the images differ between sweeps forth and back (backlash of the motor): a table of poses can name both"
+)
+"""Why to doubt a position that shows another slice on the way back, in words."""
+
+_NUMBERS = re.compile(r"('[^']*'|\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+"""Names in quotes and numbers of a sentence."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -63,16 +70,33 @@ class PoseSeries(ResultSeries):
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """The doubts about each position, those that are common to several once."""
-        positions = dict[Doubt, list[str]]()
+        """The doubts about each position, those that are common to several once, with the numbers of each."""
+        found = dict[tuple[str, str], list[tuple[str, str]]]()
         for name, series in self.by_pose.items():
-            for doubt in series.doubts:
-                positions.setdefault(doubt, []).append(name)
+            back = [Doubt("bad-blocks", BACKLASH)] * (name in self._other_on_the_way_back)
+            for doubt in (*series.doubts, *back):
+                words = _NUMBERS.sub(lambda part: part[0] if part[0].startswith("'") else "", doubt.sentence)
+                found.setdefault((doubt.code, words), []).append((name, doubt.sentence))
         doubts = []
-        for doubt, names in positions.items():
+        for (code, _), named in found.items():
+            names = [*dict.fromkeys(name for name, _ in named)]
             of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}: " * (len(names) < len(self.poses))
-            doubts.append(replace(doubt, sentence=f"{of}{doubt.sentence}"))
+            parts = zip(*(_NUMBERS.split(sentence) for _, sentence in named), strict=True)
+            joined = [each[0] if len({*each}) == 1 else "/".join(each) for each in parts]
+            doubts.append(Doubt(code, f"{of}{''.join(joined)}"))
         return tuple(doubts)
+
+    @cached_property
+    def _other_on_the_way_back(self) -> list[str]:
+        """Names of the positions whose images differ between sweeps forth and back."""
+        is_back = (self.block_times[:TRIED_BLOCKS, -1] < self.block_times[:TRIED_BLOCKS, 0]).astype(np.intp)
+        # Of a few sweeps the spread is not known.
+        if np.bincount(is_back, minlength=2).min() < 2 * RECENT:
+            return []
+        named = zip(self.names, np.moveaxis(self.images["blood_power"][:TRIED_BLOCKS], 1, 0), strict=True)
+        names = [name for name, images in named if Leads.of(is_back, likeness_of(images)).tell_apart()]
+        # At both ends the motor may not move in between. Of the others most differ.
+        return names if 2 * len(names) >= len(self.names) - 2 else []
 
     @property
     def plan(self) -> PosePlan:
@@ -163,7 +187,7 @@ def joined_poses(
     Parameters
     ----------
     poses : sequence of ResultSeries
-        The series of each position, with their activation.
+        The series of each position, with their activation and the responses of their regions.
     plan : PosePlan
         Which block shows which position.
     geometry : Geometry
@@ -211,7 +235,7 @@ def joined_poses(
     ).filled()
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
-    return replace(joined, activations=activations, region_series=_regions(joined, masks))
+    return replace(joined, activations=activations, region_series=region_series(joined.counting, masks))
 
 
 def _over_sweeps(
@@ -258,21 +282,6 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         assumptions=(*geometry.assumptions, *plan.notes),
         labels=None,
     )
-
-
-def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, RegionSeries]:
-    """Return the series of regions, and their responses by a model without motion at the times of their pixels."""
-    found = region_series(joined.counting, masks)
-    if not joined.events:
-        return found
-    late = delayed(joined.events, joined.delay_s)
-    durations = np.full(len(joined.time), joined.block_duration)
-    for name, region in found.items():
-        weights = np.count_nonzero(region.mask.reshape(len(joined.poses), -1), axis=1)
-        times = joined.block_times @ weights / weights.sum()
-        design = design_of(late, times, durations, joined.bad, hrf=joined.options.hrf)
-        found[name] = replace(region, responses=region_responses(region.blood_power, design))
-    return found
 
 
 def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> ActivationMap:

@@ -19,7 +19,10 @@ from usdenoise.frames.alignment import mean_envelope
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.job_options import BACK_AND_FORTH, PATHS
 from usdenoise.pipeline.recording import Block, Recording
+from usdenoise.stack.geometry import pitch
+from usdenoise.stack.metadata import PLAUSIBLE
 from usdenoise.stack.sampling import spread_rows
+from usdenoise.system.text import counted
 
 TRIED_BLOCKS = 160
 """First blocks by which an order of the positions is proposed."""
@@ -116,12 +119,21 @@ def plan_of(
     else:
         # In order, or with places for blocks that are missing, where the images agree better
         cycle = np.array(cycle_of(rule))
+        timed = _slots_of_times(blocks)
         slots = max(
-            [np.arange(len(blocks)), _slots_of_times(blocks)],
+            [np.arange(len(blocks)), timed],
             key=lambda slots: Leads.of(cycle[slots % len(cycle)], likeness).mean,
         )
         # A clock that jumps has as many places: only a plan that is taken has them
         plan = _plan_of_rule(blocks, rule, slots)
+        # After whole sweeps the order goes on, and images cannot tell them from a pause
+        steps = np.diff(timed) - np.diff(slots)
+        notes = (
+            f"{counted(step // len(plan.names), 'sweep')} missing, or a pause, before block {_name(at, blocks[at])}"
+            for at, step in enumerate(steps.tolist(), start=1)
+            if step and step % len(cycle) == 0 and steps.sum() <= MOST_LOST * len(blocks)
+        )
+        plan = replace(plan, notes=(*plan.notes, *notes))
     leads = Leads.of(plan.poses, likeness)
     if not leads.tell_apart() and not table and (proposed := proposed_rule(likeness)):
         raise InputError(
@@ -255,8 +267,10 @@ def _plan_of_table(blocks: Sequence[Block], path: str, table: Sequence[Mapping[s
     names, positions = _positions(rows, path)
     poses = np.array([names.index(row["pose"]) if row["pose"] in names else -1 for row in rows])
     sweeps, n_unused = _sweeps(poses), int(np.count_nonzero(poses < 0))
-    notes = (f"{n_unused} blocks are of no pose by {path}, and are not used",) if n_unused else ()
-    return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, notes)
+    notes = [f"{n_unused} blocks are of no pose by {path}, and are not used"] if n_unused else []
+    if positions is not None and pitch(positions, 1.0) is None:
+        notes.append(f"the positions in {path} are uneven: NIfTI files have their mean distance")
+    return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, tuple(notes))
 
 
 def _block_key(entry: Mapping[str, str]) -> str:
@@ -289,6 +303,10 @@ def _positions(rows: Sequence[Mapping[str, str]], path: str) -> tuple[list[str],
     if known_places and (len(known_places) < len(names) or len({*known_places}) < len(names)):
         raise InputError(f"{path}: each pose needs a position_mm of its own, or none has one")
     if known_places:
+        step, (least, most) = float(np.median(np.diff(sorted(known_places)))), PLAUSIBLE["spacing_mm"][2]
+        if not least <= step <= most:
+            problem = f"{path}: position_mm has steps of {step:g} mm, outside {least:g} to {most:g} mm"
+            raise InputError(problem, remedy="give position_mm in the unit mm, or no position_mm")
         names.sort(key=lambda name: places[name] or 0.0)
         return names, tuple(sorted(known_places))
     if all(name.isdecimal() for name in names):

@@ -346,6 +346,16 @@ class ResultSeries:
         return tuple(block for series in self.by_pose.values() or [self] for block in series.block_records)
 
     @property
+    def all_regions(self) -> list[tuple[str, str, RegionSeries, NDArray[np.bool_]]]:
+        """Name, position, series and bad blocks of each region in each position that has it; "" with a single position."""
+        return [
+            (name, pose, series.region_series[name], series.bad)
+            for name in self.region_series
+            for pose, series in (self.by_pose or {"": self}).items()
+            if name in series.region_series
+        ]
+
+    @property
     def time(self) -> NDArray[np.float64]:
         """Middle of each block from the first frame of the file or of the session, in `time_unit`."""
         return np.array([block.time for block in self.block_records])
@@ -579,14 +589,16 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     if moved:
         sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
     # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
-    likeness = max((block.likeness for block in good if block.likeness is not None), default=1.0)
-    # More positions than two leave it like nothing, as noise does, but the blocks like each other.
-    rule = proposed_rule(likeness_of(images[:TRIED_BLOCKS])) if likeness < LIKE_NONE else ""
-    if rule or LIKE_NOTHING < likeness < LIKE_NONE:
+    likenesses = [1.0 if block.likeness is None else block.likeness for block in good] or [1.0]
+    # More positions than two leave it like nothing, as noise does, but the blocks like each other. A block in which the
+    # probe moves over all of them is like the image.
+    rule = proposed_rule(likeness_of(images[:TRIED_BLOCKS])) if np.median(likenesses) < LIKE_NONE else ""
+    if rule or LIKE_NOTHING < max(likenesses) < LIKE_NONE:
         as_rule = f" (poses {rule})" if rule else ""
+        n_unlike = sum(likeness < LIKE_NONE for likeness in likenesses)
         sentences.append(
-            f"no block is like the image of the session (likeness up to {likeness:.2f}), as if the blocks were of several "
-            f"positions{as_rule}, each of which needs a session"
+            f"{n_unlike} of {len(good)} good blocks are not like the image of the session (median likeness "
+            f"{np.median(likenesses):.2f}), as if blocks were of several positions{as_rule}, each of which needs a session"
         )
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")

@@ -490,8 +490,8 @@ def running_activation(
     planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
     lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
     problem = design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
-    # The blocks settle while there are few: the line of the drift stands for that, too.
-    design = design_of(events, times, durations, bad, {"motion": motion}, hrf)
+    # The blocks settle while there are few: the line of the drift stands for that, too. The first event is shown at once.
+    design = design_of(events, times, durations, bad, {"motion": motion}, hrf, least_events=1)
     if problem or not design.responses:
         return {}, problem
     fitted = fit_series(images, design).statistics
