@@ -30,6 +30,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg import tall_matrices
 from usdenoise.report import pictures
 from usdenoise.report.record import Report
+from usdenoise.sessions import activation
 from usdenoise.sessions.activation import (
     ActivationMap,
     ActivationMaps,
@@ -41,6 +42,7 @@ from usdenoise.sessions.activation import (
 )
 from usdenoise.sessions.design import Design, Event, delayed, design_of
 from usdenoise.sessions.session_activation import region_responses
+from usdenoise.stack.sampling import RandomStream
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -312,6 +314,95 @@ def test_significance_follows_the_rule() -> None:
         assert int(found[f"fdr:{q}"].active.sum()) == most
     counts = [int(one.active.sum()) for one in found.values()]
     assert 0 < counts[2] < counts[0] < counts[1]
+
+
+def null_by_definition(
+    series: NDArray[np.float64], model: Design, signs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """t of a response with other signs in each draw, by least squares on the residuals of each whitened pixel."""
+    rho = fit_series(series, model).autocorrelation
+    t = np.zeros((len(signs), *rho.shape))
+    for pixel in np.ndindex(rho.shape):
+        square_root = np.linalg.inv(
+            np.linalg.cholesky(rho[pixel] ** np.abs(np.subtract.outer(np.arange(N), np.arange(N))))
+        )
+        matrix, y = square_root @ model.matrix, square_root @ series[:, *pixel]
+        noise = y - matrix @ np.linalg.lstsq(matrix, y)[0]
+        others = np.linalg.lstsq(matrix[:, 1:], matrix[:, 0])[0]
+        own = matrix[:, 0] - matrix[:, 1:] @ others
+        for draw, of_draw in enumerate(signs):
+            columns = np.column_stack([of_draw * own, matrix])
+            effects, *_ = np.linalg.lstsq(columns, noise)
+            residual = noise - columns @ effects
+            variance = residual @ residual / (N - columns.shape[1])
+            t[draw, *pixel] = effects[0] / np.sqrt(variance * np.linalg.inv(columns.T @ columns)[0, 0])
+    return t
+
+
+def flooded(t: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """Mass of the cluster of each pixel, by a flood fill."""
+    masses = np.zeros(t.shape)
+    for start in np.ndindex(t.shape):
+        if abs(t[start]) <= least or masses[start]:
+            continue
+        found, edge = {start}, [start]
+        while edge:
+            z, x = edge.pop()
+            for place in ((z + 1, x), (z - 1, x), (z, x + 1), (z, x - 1)):
+                inside = min(place) >= 0 and place[0] < t.shape[0] and place[1] < t.shape[1]
+                if inside and place not in found and t[place] * np.sign(t[start]) > least:
+                    found.add(place)
+                    edge.append(place)
+        for place in found:
+            masses[place] = sum(abs(t[each]) for each in found)
+    return masses
+
+
+def test_clusters_are_those_of_a_flood_fill_and_their_null_the_one_of_its_definition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Among the tested pixels of all series, in either direction."""
+    monkeypatch.setattr(activation, "NULL_DRAWS", 39)
+    rng, tested = np.random.default_rng(0), np.ones((8, 7), bool)
+    tested[:, 3] = False
+    all_series = [noise(31, (8, 7), 0.3), noise(32, (8, 7), 0.3)]
+    all_series[0][DESIGN, 2:5, :3] += 0.12
+    all_series[0][DESIGN, 2:5, 4:6] -= 0.12
+    all_series[1][DESIGN, 0, 0] += 0.14
+    model = design(confounds={"motion": rng.random(N)})
+    blocks = [BlockSeries(series, tested, model, TIMES, BLOCK_S) for series in all_series]
+    changes = RandomStream.NULL_SIGNS.generator(3).random((N, 39)) < 1 / activation.RUN_BLOCKS
+    signs = 1 - 2 * (np.cumsum(changes, axis=0).T % 2)
+    largest = np.zeros(39)
+    for series in all_series:
+        for draw, t in enumerate(null_by_definition(series, model, signs)):
+            largest[draw] = max(largest[draw], flooded(np.where(tested, t, 0), 2.3).max())
+    for level in (0.05, 0.2, 0.5):
+        for of_series, maps in zip(blocks, activation_maps(blocks, f"cluster:{level}", 3), strict=True):
+            t = fit_series(of_series.images, model).statistics["on"]
+            masses = flooded(np.where(tested, t, 0), 2.3)
+            n_reach = np.sum(largest[:, None, None] >= masses, axis=0)
+            wanted = (masses > 0) & ((1 + n_reach) / 40 <= level)
+            np.testing.assert_array_equal(maps["on"].active, wanted)
+            known = np.unique(masses[wanted])
+            np.testing.assert_allclose(sorted(maps["on"].clusters), known, rtol=1e-5)
+            if of_series is blocks[0]:
+                assert len(known) >= 2
+
+
+@pytest.mark.parametrize("hrf", ["boxcar", "fir:4"])
+def test_clusters_are_found_where_single_pixels_are_too_weak_and_not_in_noise(hrf: str) -> None:
+    """Also by F of free responses, whose bound has the p of the bound of t."""
+    n_wrong, hits = 0, {"cluster:0.05": 0, "fdr:0.05": 0}
+    for seed in range(10):
+        series = smoothed_series(noise(500 + seed, (12, 12), 0.2), (1, 1))
+        n_wrong += found_in(series, "cluster:0.05", hrf=hrf).active.any()
+        series[DESIGN, 3:9, 3:9] += 0.03 if hrf.startswith("fir") else 0.012
+        for rule in hits:
+            hits[rule] += found_in(series, rule, hrf=hrf).active[3:9, 3:9].sum()
+    # More than 3 of 10 have a probability of 0.001
+    assert n_wrong <= 3
+    assert hits["cluster:0.05"] > 1.2 * hits["fdr:0.05"] > 0
 
 
 def test_the_f_of_several_types_finds_responses_of_any() -> None:

@@ -297,7 +297,8 @@ def session(  # noqa: PLR0913
         Further columns of the model: "motion" (the default) for the motion within blocks and the framewise displacement, or
         "none".
     threshold : str
-        From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P" or "t:X".
+        From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P", "cluster:P"
+        or "t:X", as for :func:`usdenoise.sessions.activation.activation_maps`.
     smoothing_mm : float
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool

@@ -274,12 +274,13 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     threshold: str = option(
         "fdr:0.05",
-        "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error) or t:X (a value of "
-        "|t|).",
+        "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error), cluster:P "
+        "(family-wise error of the mass of clusters; cluster is cluster:0.05) or t:X (a value of |t|).",
         kind=kinds.tagged_number(
-            "fdr:Q, bonferroni:P or t:X",
+            "fdr:Q, bonferroni:P, cluster, cluster:P with P from 0.01, or t:X",
             kinds.NUMBER,
-            {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "t": (0.1, 1000)},
+            {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "cluster": (0.01, 0.5), "t": (0.1, 1000)},
+            ("cluster:0.05",),
         ),
         metavar="RULE",
     )

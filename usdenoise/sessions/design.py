@@ -231,6 +231,13 @@ class Design:
         return sum(columns.stop - columns.start for columns in self.responses.values())
 
     @property
+    def tested(self) -> dict[str, NDArray[np.float64]]:
+        """Type of event, and "" for any of several -> weights of the responses that are tested at once, (k, n_responses)."""
+        rows = np.eye(self.n_responses)
+        tested = {name: rows[columns] for name, columns in self.responses.items()}
+        return tested | ({"": rows} if tested and len(self.shares) > 1 else {})
+
+    @property
     def n_free(self) -> int:
         """Degrees of freedom of the noise."""
         return len(self.matrix) - int(np.linalg.matrix_rank(self.matrix))

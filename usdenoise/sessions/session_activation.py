@@ -192,7 +192,8 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
     delay = (common or 0.0) if isinstance(options.delay, str) else options.delay
 
     def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
-        return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
+        tested = [each.at(delay, smoothing_mm) for each in modelled]
+        return activation_maps(tested, options.threshold, all_series[0].fit.options.seed)
 
     def n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
         return sum(int(maps[name].active.sum()) for maps in found for name in names)
