@@ -40,7 +40,7 @@ from usdenoise.sessions.activation import (
     fit_series,
     smoothed_series,
 )
-from usdenoise.sessions.design import Design, Event, delayed, design_of
+from usdenoise.sessions.design import Design, Event, contrast_weights, delayed, design_of
 from usdenoise.sessions.session_activation import region_responses
 from usdenoise.stack.sampling import RandomStream
 
@@ -423,6 +423,56 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     assert [*maps_of(series, np.ones((16, 12), bool), design())] == ["on"]
 
 
+@pytest.mark.parametrize(("text", "weights"), [
+    ("a - b", (1, -1, 0, 0)),
+    ("2*a - .5 * b+a", (3, -0.5, 0, 0)),
+    ("-a", (-1, 0, 0, 0)),
+    ("'a' + \"a - c\"", (1, 0, 1, 0)),
+    # The longest name that fits
+    ("a - c - a", (-1, 0, 1, 0)),
+    ("b - b+", (0, 1, 0, -1)),
+    ("a-'b+'", (1, 0, 0, -1)),
+], ids=str)  # fmt: skip
+def test_a_contrast_is_read_by_the_names_of_types(text: str, weights: tuple[float, ...]) -> None:
+    assert tuple(contrast_weights(text, ["a", "b", "a - c", "b+"]).values()) == weights
+
+
+@pytest.mark.parametrize("text", ["a - d", "a b", "a +", "", "a - a", "a", "a*2", "'a", "2a - b"])
+def test_a_text_that_is_no_contrast_of_types_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="types 'a', 'b'") as found:
+        contrast_weights(text, ["a", "b"])
+    assert found.value.option == "contrasts"
+
+
+def test_t_and_change_of_a_contrast_are_those_of_generalised_least_squares() -> None:
+    types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
+    model = design(events=types, contrasts=["2*a - b", "a + b"])
+    series = noise(24, (6, 5), 0.4)
+    series[:, :2] += 0.1 * model.expected["a"][:, None, None]
+    maps, fitted = maps_of(series, np.ones((6, 5), bool), model), fit_series(series, model)
+    assert [*maps] == ["a", "b", "2*a - b", "a + b", ""]
+    weights = np.zeros((1, model.matrix.shape[1]))
+    weights[0, :2] = 2, -1
+    for pixel in ((0, 0), (5, 4)):
+        wanted = textbook(series[:, *pixel], model.matrix, fitted.autocorrelation[pixel], weights)
+        assert maps["2*a - b"].t[pixel] ** 2 == pytest.approx(wanted, rel=1e-5)
+    change = maps["2*a - b"].change
+    np.testing.assert_allclose(change, 2 * maps["a"].change - maps["b"].change, rtol=1e-4, atol=1e-4)
+    assert (np.sign(change) == np.sign(maps["2*a - b"].t)).all()
+    expected = 2 * model.expected["a"] - model.expected["b"]
+    np.testing.assert_allclose(maps["2*a - b"].expected, expected)
+    np.testing.assert_allclose(maps[""].expected, maps["a + b"].expected)
+    # A type that no good block sees has no contrast.
+    blind = design(np.isin(np.arange(N), np.flatnonzero(model.shares["b"])), types, contrasts=["a - b"])
+    of_blind = maps_of(series, np.ones((6, 5), bool), blind)
+    assert np.isnan([of_blind["a - b"].t, of_blind["a - b"].change]).all()
+    assert np.isfinite(of_blind["a"].t).all()
+    of_region = region_responses(series[:, 0, 0], model)["2*a - b"]
+    alone = maps_of(series[:, :1, 0], np.ones(1, bool), model)["2*a - b"]
+    assert of_region.value == pytest.approx(alone.t[0], rel=1e-5)
+    assert of_region.change == pytest.approx(alone.change, rel=1e-5)
+
+
 def test_a_free_response_reads_each_delay() -> None:
     response = np.array([0.0, 0.3, 0.2, -0.1])
     series = noise(23)
@@ -676,6 +726,36 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     courses = [svg for svg in charts if "polyline" in svg and "time (s)" in svg]
     assert [svg.count('class="event"') for svg in courses] == [4] * len(courses)
     assert len(courses) >= 4
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_contrasts_and_clusters_are_in_the_files_the_page_and_the_methods(made: Scan, tmp_path: Path) -> None:
+    path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
+    kinds = [(*TABLE[number][:2], ("left", "right")[number % 2]) for number in range(4)]
+    command = ("session", path, "--window", LENGTH, "--low-cutoff", 4, "--events")
+    command += (write_events(tmp_path / "events.tsv", kinds), "--region", "a=rect:0,0,5,5", "-o", out)
+    unknown = "--contrast.*'left - up' is not a contrast of the types 'left', 'right'"
+    refused(cli(*command, "--contrast", "left - up"), unknown)
+    report = report_of(*command, "--contrast", "left + right", "--threshold", "cluster:.1", "--nifti")
+    with h5py.File(report["output"]["sequence"]) as file:
+        maps = {name: file[f"activation/{name}/t"][()] for name in ("left", "right", "left + right")}
+        assert file["activation/any type/f"].attrs["trial_types"] == "left, right"
+    image = nibabel.load(report["output"]["activation_left-+-right_nifti"])
+    np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, maps["left + right"])
+    described = json.loads(Path(report["output"]["activation_left-+-right_effect_json"]).read_text())
+    assert "contrast 'left + right'" in described["Description"]
+    table = pd.read_csv(report["output"]["region_responses_tsv"], sep="\t")
+    assert [*table["trial_type"][:3]] == ["left", "right", "left + right"]
+    assert table["change"][2] == pytest.approx(table["change"][:2].sum(), rel=1e-4)
+    records = {each.trial_type: each for each in Report.from_json(report).sequence.activation}
+    found = records["left + right"]
+    assert found.rule == "cluster:0.1"
+    assert f"{len(found.clusters)} cluster" in found.sentence
+    assert found.n_active > 0
+    page = Path(report["output"]["report_html"]).read_text()
+    assert "Activation: left + right" in page
+    assert "The contrast left + right of the responses was tested likewise" in page
+    assert "Bullmore" in page
 
 
 @pytest.mark.usefixtures("no_pictures")

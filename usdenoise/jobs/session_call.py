@@ -299,6 +299,9 @@ def session(  # noqa: PLR0913
     threshold : str
         From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P", "cluster:P"
         or "t:X", as for :func:`usdenoise.sessions.activation.activation_maps`.
+    contrasts : tuple of str
+        Sums of responses to types of events that are tested besides each of them, such as "on - off" or "2*a - b"; none by
+        default.
     smoothing_mm : float
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool

@@ -284,6 +284,14 @@ class SessionOptions(Options, group=Group.SESSION):
         ),
         metavar="RULE",
     )
+    contrasts: tuple[str, ...] = option(
+        (),
+        "Test a sum of responses to types of events, such as 'on - off' or '2*a - b', besides each of them. Repeat it for "
+        "several contrasts.",
+        flag="--contrast",
+        metavar="SUM",
+        repeated=True,
+    )
     smoothing_mm: float = option(
         0.0,
         "Smooth the series for the activation map by a Gaussian of this full width at half maximum.",
@@ -307,6 +315,11 @@ class SessionOptions(Options, group=Group.SESSION):
         if self.live:
             problem = "does not apply to a live session, in which a file is a block"
             self.refuse(("window", "stride", "blocks"), problem, "omit it, or omit {live}")
+            problem = "does not apply to a live session, whose events may be still to come"
+            self.refuse(("contrasts",), problem, "omit it, or filter the finished session without {live}")
+        if self.hrf.startswith("fir"):
+            problem = "does not apply to a free response, whose blocks are tested together"
+            self.refuse(("contrasts",), problem, "omit it, or give another {hrf}, such as boxcar")
         if self.delay == "auto" and self.hrf.startswith("fir"):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
@@ -350,6 +363,7 @@ class SeriesKeywords(BlockKeywords, total=False):
     bad_blocks: str | None
     confounds: str | None
     threshold: str | None
+    contrasts: tuple[str, ...] | None
     smoothing_mm: float | None
     until_idle_s: float | None
 

@@ -160,7 +160,7 @@ class FittedSeries:
     Attributes
     ----------
     statistics : mapping
-        Type of event -> t (of one column) or F (of several), (spatial); "" -> F of all these, if there are several types.
+        Type of event or contrast -> t (of one column) or F (of several), (spatial); "" -> F of all types.
     p : mapping
         The same names -> p for either direction, (spatial); 1 where a pixel cannot be fitted.
     effects : (n_responses, spatial) array
@@ -409,7 +409,7 @@ ActivationMaps = Mapping[str, ActivationMap]
 def activation_maps(
     all_series: Sequence[BlockSeries], rule: str = "fdr:0.05", seed: int = 0
 ) -> list[ActivationMaps]:
-    """Fit a linear model to each series of a session, and return a map for each type of event, and one for any type.
+    """Fit a linear model to each series of a session, and return a map for each type of event and contrast, and any type.
 
     Parameters
     ----------
@@ -426,7 +426,7 @@ def activation_maps(
     Returns
     -------
     list of dict
-        For each series: type of event -> its map, and "" -> the map for any type if there are several. A map is NaN for a
+        For each series: type of event or contrast -> its map, and "" -> the map for any of several types. A map is NaN for a
         type that no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
@@ -439,8 +439,8 @@ def activation_maps(
     for series in all_series:
         fitted = fit_series(series.images, series.design)
         tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
-    expected = all_series[0].design.expected
-    names = [*expected, ""] if len(expected) > 1 else [*expected]
+    design = all_series[0].design
+    names = [*design.expected, *([""] if len(design.shares) > 1 else [])]
     if rule.startswith("cluster"):
         active = {name: _active_clusters(name, tested, float(rule.partition(":")[2]), seed) for name in names}
     else:
@@ -545,9 +545,9 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
     rho = fitted.autocorrelation[tested]
     if name:
         baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
-        columns = design.responses.get(name)
-        effects = [missing] * design.columns_a_type if columns is None else fitted.effects[columns]
-        change = (100 * np.asarray(effects) / baseline).astype(np.float32)
+        unknown = np.full((design.columns_a_type, design.n_responses), np.nan)
+        effects = np.tensordot(design.tested.get(name, unknown), fitted.effects, 1)
+        change = (100 * effects / baseline).astype(np.float32)
         change = change if design.is_free else change[0]
     values = fitted.statistics.get(name, missing).astype(np.float32)
     is_t = name != "" and not design.is_free
@@ -560,7 +560,9 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
         active=active,
         threshold=float(np.abs(values[active]).min()) if active.any() else None,
         rule=rule,
-        expected=design.expected[name] if name else np.sum(list(design.expected.values()), axis=0),
+        expected=design.expected[name]
+        if name
+        else np.sum([design.expected[one] for one in design.shares], axis=0),
         course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
         columns=design.names,
         model=LinearModel(

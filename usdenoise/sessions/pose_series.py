@@ -238,7 +238,8 @@ def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict
     for name, region in found.items():
         weights = np.count_nonzero(region.mask.reshape(len(joined.poses), -1), axis=1)
         times = joined.block_times @ weights / weights.sum()
-        design = design_of(late, times, durations, joined.bad, hrf=joined.options.hrf)
+        model = joined.options.hrf, joined.options.contrasts
+        design = design_of(late, times, durations, joined.bad, None, *model)
         found[name] = replace(region, responses=region_responses(region.blood_power, design))
     return found
 

@@ -29,6 +29,7 @@ from usdenoise.sessions.design import (
     Design,
     Event,
     check_design,
+    contrast_weights,
     delayed,
     design_of,
     is_within,
@@ -90,6 +91,7 @@ def check_activation(
         If the times of the blocks or, for smoothing, the pixel pitch are not known.
     """
     if not events:
+        session.refuse(["contrasts"], "requires events", "give {events} too")
         return
     geometry = recording.geometry
     if time_unit(geometry) != "s":
@@ -102,6 +104,8 @@ def check_activation(
     n_confounds = 0 if session.confounds == "none" else 2
     times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
     check_design(events, times, durations, session.hrf, n_confounds, is_planned)
+    for contrast in session.contrasts:
+        contrast_weights(contrast, joined_events(events))
     if not isinstance(session.delay, str) and session.delay and not is_planned:
         none_is_bad = np.zeros(len(times), bool)
         late = design_of(delayed(events, session.delay), times, durations, none_is_bad, hrf=session.hrf)
@@ -164,7 +168,8 @@ class _Modelled:
     def design(self, delay: float) -> Design:
         """Return the design for a delay of the response."""
         series, late = self.series, delayed(self.events, delay)
-        return design_of(late, series.time, self.durations, series.bad, self.confounds, series.options.hrf)
+        about = series.time, self.durations, series.bad, self.confounds
+        return design_of(late, *about, series.options.hrf, series.options.contrasts)
 
     def at(self, delay: float, smoothing_mm: float | None = None) -> BlockSeries:
         """Return the series and its design for a delay of the response, and another smoothing than that of the options."""
@@ -265,7 +270,7 @@ def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
 
 
 def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
-    """Return the response of a region to each type of event, by the linear model of the maps.
+    """Return the response of a region to each type of event, and each contrast, by the linear model of the maps.
 
     Parameters
     ----------
@@ -278,8 +283,8 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
     baseline = float(fitted.baseline[0]) if fitted.baseline[0] > 0 else math.nan
     for name in design.expected:
         change, statistic, p = np.full(design.columns_a_type, np.nan), math.nan, math.nan
-        if name in design.responses and np.isfinite(fitted.statistics[name][0]):
-            change = 100 * fitted.effects[design.responses[name], 0] / baseline
+        if name in design.tested and np.isfinite(fitted.statistics[name][0]):
+            change = 100 * design.tested[name] @ fitted.effects[:, 0] / baseline
             statistic, p = float(fitted.statistics[name][0]), float(fitted.p[name][0])
         has_error = not design.is_free and statistic != 0
         error = float(change[0] / statistic) if has_error else math.nan
