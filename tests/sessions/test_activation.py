@@ -38,6 +38,7 @@ from usdenoise.sessions.activation import (
     activation_maps,
     common_delay,
     fit_series,
+    noise_correlation,
     smoothed_series,
 )
 from usdenoise.sessions.design import Design, Event, contrast_weights, delayed, design_of
@@ -164,6 +165,35 @@ def test_t_and_f_are_those_of_generalised_least_squares() -> None:
             wanted = textbook(y, matrix, rho[pixel], one[rows])
             value = fitted.statistics[name][pixel]
             assert (value if name == "" else value**2) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_correlation_of_two_series_is_that_of_the_residuals_of_least_squares() -> None:
+    """Without events, blocks that are bad, or that one series lacks, and drift; and p is that of noise."""
+    rng = np.random.default_rng(6)
+    # Noise that changes its sign from block to block is not whitened.
+    common = rng.standard_normal((N, 1)) + (-1.0) ** np.arange(N)[:, None]
+    pair = 5 + 0.1 * (common + rng.standard_normal((N, 2))) + 0.02 * TIMES[:, None]
+    bad = NONE_BAD.copy()
+    bad[4], pair[4], pair[9, 0], pair[30, 1] = True, 50, np.nan, np.nan
+    for events in (EVENTS, []):
+        model = design(bad, events, confounds={"motion": rng.random(N)})
+        is_used = ~bad & np.isfinite(pair).all(axis=1)
+        matrix, values = model.matrix[is_used], pair[is_used]
+        residual = values - matrix @ np.linalg.lstsq(matrix, values)[0]
+        r, n_free = noise_correlation(pair + (len(events) > 0) * 0.5 * DESIGN[:, None], model)
+        assert n_free == is_used.sum() - np.linalg.matrix_rank(matrix)
+        assert r == pytest.approx(np.corrcoef(residual.T)[0, 1], rel=1e-6)
+    found = [noise_correlation(noise(700 + seed, (2,), 0.6), design()) for seed in range(200)]
+    t = [abs(r) * np.sqrt((n_free - 1) / (1 - r**2)) for r, n_free in found]
+    # Of 200 tests, 10 are expected to have p below .05, and more than 20 with a probability of 0.001
+    assert np.sum(2 * scipy.stats.t.sf(t, found[0][1] - 1) < 0.05) <= 20
+    assert np.isnan(noise_correlation(np.full((N, 2), np.nan), design())[0])
+
+
+def test_the_drift_of_a_session_without_events_is_slower_than_100_s() -> None:
+    times = 2.0 * np.arange(150)
+    names = design_of([], times, np.full(150, 2.0), np.zeros(150, bool)).names
+    assert sum(name.startswith("drift") for name in names) == 6
 
 
 def test_the_correlation_of_the_noise_is_the_one_of_the_pixels_around() -> None:

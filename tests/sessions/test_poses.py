@@ -1,7 +1,7 @@
 """Several positions of the probe in one session: which block shows which, and each as a session of its own."""
 
 from dataclasses import replace
-from itertools import cycle
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
+from usdenoise.sessions.session_activation import region_correlations
 
 N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
@@ -300,6 +301,9 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
+    correlations = region_correlations(found)
+    assert [*correlations] == [*combinations(("on", "off", "half", "rect"), 2)]
+    assert all(-1 < r < 1 and 4 <= n_free < len(found.time) for r, n_free in correlations.values())
     responses = {name: each.responses["on"] for name, each in found.region_series.items()}
     assert responses["on"].change[0] > 50
     assert abs(responses["off"].change[0]) < 20

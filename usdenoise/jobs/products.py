@@ -24,7 +24,14 @@ from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report import pictures
 from usdenoise.report.record import ActivationRecord, InputRecord
-from usdenoise.report.tables import Table, block_table, frame_table, region_response_table, region_table
+from usdenoise.report.tables import (
+    Table,
+    block_table,
+    frame_table,
+    region_correlation_table,
+    region_response_table,
+    region_table,
+)
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
@@ -55,6 +62,8 @@ def reserve_products(results: Results) -> list[Write]:
         ]
         if job.session_options.events is not None:
             writes.append(_table("region_responses", results, region_response_table))
+        if len(job.regions) > 1:
+            writes.append(_table("region_correlations", results, region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes

@@ -299,7 +299,7 @@ def session(  # noqa: PLR0913
     threshold : str
         From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P", "cluster:P"
         or "t:X", as for :func:`usdenoise.sessions.activation.activation_maps`.
-    contrasts : tuple of str
+    contrasts : sequence of str
         Sums of responses to types of events that are tested besides each of them, such as "on - off" or "2*a - b"; none by
         default.
     smoothing_mm : float

@@ -4,7 +4,7 @@ import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsIndex, TypedDict, TypeVar, get_args
@@ -363,7 +363,7 @@ class SeriesKeywords(BlockKeywords, total=False):
     bad_blocks: str | None
     confounds: str | None
     threshold: str | None
-    contrasts: tuple[str, ...] | None
+    contrasts: Sequence[str] | None
     smoothing_mm: float | None
     until_idle_s: float | None
 

@@ -3,12 +3,21 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices, slices_of
-from usdenoise.sessions.design import Design, Event, column_basis, delayed, joined_events, response_of
+from usdenoise.sessions.design import (
+    LEAST_FREE,
+    Design,
+    Event,
+    column_basis,
+    delayed,
+    joined_events,
+    response_of,
+)
 from usdenoise.sessions.regions import mean_course
 from usdenoise.stack.sampling import RandomStream
 
@@ -229,6 +238,11 @@ class _Estimator:
         is_noise = energies > NEGLIGIBLE * np.sum(white**2, axis=0)
         return effects, np.where(is_noise, energies / self.n_free, 0), covariance
 
+    def residuals(self, values: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+        """Return the whitened residuals of some series, (n_blocks, m)."""
+        effects = self.fit(values, step)[0]
+        return _whitened(values, step * RHO_STEP) - self._of_rho[step][0] @ effects
+
     def null(
         self,
         values: NDArray[np.float64],
@@ -240,9 +254,8 @@ class _Estimator:
 
         In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals.
         """
-        effects = self.fit(values, step)[0]
+        noise = self.residuals(values, step)
         (matrix, inverse, _), (n_columns, n_responses) = self._of_rho[step], weights.shape
-        noise = _whitened(values, step * RHO_STEP) - matrix @ effects
         noise /= np.maximum(np.linalg.norm(noise, axis=0), TINY)
         rows = (signs[:, None] * (weights @ inverse[:n_responses])).reshape(-1, len(values))
         rows -= (rows @ matrix) @ inverse
@@ -325,6 +338,27 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
         baseline.reshape(shape),
         rho.reshape(shape),
     )
+
+
+def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float, int]:
+    """Return the correlation of two series, (n_blocks, 2), without what a design explains, and its degrees of freedom.
+
+    The residuals are whitened, each by its own autocorrelation. NaN is no data; the correlation is NaN without noise, or
+    with fewer than LEAST_FREE degrees of freedom.
+    """
+    known = np.isfinite(pair)
+    missing = ~known.all(axis=1) & ~design.is_bad
+    n_free = int((~missing).sum() - np.linalg.matrix_rank(design.matrix[~missing]))
+    if n_free < LEAST_FREE:
+        return math.nan, n_free
+    estimator = _Estimator(design, missing)
+    values = np.where(known, pair, 0.0)
+    lags = np.nan_to_num(estimator.residual_lag(values))
+    steps = np.rint(np.interp(lags, *estimator.lags) / RHO_STEP).astype(int).tolist()
+    noise = np.hstack([estimator.residuals(values[:, [at]], step) for at, step in enumerate(steps)])
+    norms, scale = np.linalg.norm(noise, axis=0), np.linalg.norm(values, axis=0)
+    is_noise = bool((norms**2 > NEGLIGIBLE * scale**2).all())
+    return float(noise[:, 0] @ noise[:, 1] / norms.prod()) if is_noise else math.nan, n_free
 
 
 def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> float | None:
@@ -441,10 +475,8 @@ def activation_maps(
         tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
     design = all_series[0].design
     names = [*design.expected, *([""] if len(design.shares) > 1 else [])]
-    if rule.startswith("cluster"):
-        active = {name: _active_clusters(name, tested, float(rule.partition(":")[2]), seed) for name in names}
-    else:
-        active = {name: _active_pixels(name, tested, rule) for name in names}
+    find = partial(_active_clusters, seed=seed) if rule.startswith("cluster") else _active_pixels
+    active = {name: find(name, tested, rule) for name in names}
     return [
         {name: _map_of(name, of_series, active[name][number], rule) for name in names}
         for number, of_series in enumerate(tested)
@@ -470,7 +502,7 @@ def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str) -> list
 
 
 def _active_clusters(
-    name: str, tested: Sequence[TestedSeries], level: float, seed: int
+    name: str, tested: Sequence[TestedSeries], rule: str, seed: int
 ) -> list[NDArray[np.bool_]]:
     """Return the pixels of each series in clusters whose mass is significant among the clusters of all series.
 
@@ -491,7 +523,7 @@ def _active_clusters(
             of_maps = cluster_masses(maps, least)[0].reshape(len(maps), -1).max(axis=1)
             largest[draws] = np.maximum(largest[draws], of_maps)
     # The least mass that at most this part of the draws, the data being one of them, reach
-    bound = np.sort(largest)[-math.floor(level * (NULL_DRAWS + 1))]
+    bound = np.sort(largest)[-math.floor(float(rule.partition(":")[2]) * (NULL_DRAWS + 1))]
     return [of_series > bound for of_series in masses]
 
 
@@ -560,9 +592,7 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
         active=active,
         threshold=float(np.abs(values[active]).min()) if active.any() else None,
         rule=rule,
-        expected=design.expected[name]
-        if name
-        else np.sum([design.expected[one] for one in design.shares], axis=0),
+        expected=np.sum([design.expected[one] for one in ([name] if name else design.shares)], axis=0),
         course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
         columns=design.names,
         model=LinearModel(

@@ -638,7 +638,7 @@ def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: ND
     lost = (times - recorded)[np.maximum(np.searchsorted(times, onsets, "right") - 1, 0)]
     is_same = [later.trial_type == earlier.trial_type for earlier, later in pairwise(in_order)]
     pauses = (np.diff(onsets) - np.diff(lost))[np.array(is_same, bool)]
-    longest = float(pauses.max()) if pauses.size else math.inf
+    longest = float(pauses.max()) if pauses.size else math.inf if moving else 0.0
     return min(SLOWEST_HZ, 1 / (PERIODS * max(longest, ROUNDING_S)))
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from usdenoise.sessions.activation import (
     activation_maps,
     common_delay,
     fit_series,
+    noise_correlation,
     smoothed_series,
 )
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
@@ -36,7 +38,7 @@ from usdenoise.sessions.design import (
     joined_events,
     locked_correlation,
 )
-from usdenoise.sessions.regions import RegionResponse
+from usdenoise.sessions.regions import WHOLE_IMAGE, RegionResponse
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import Geometry
 
@@ -291,6 +293,21 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
         letter = "F" if design.is_free else "t"
         responses[name] = RegionResponse(name, tuple(change.tolist()), error, letter, statistic, p)
     return responses
+
+
+def region_correlations(series: ResultSeries) -> dict[tuple[str, str], tuple[float, int]]:
+    """Return the correlation of each pair of regions besides drift, motion and responses, and its degrees of freedom.
+
+    It is NaN if the times of the blocks are not known in s, and as for
+    :func:`usdenoise.sessions.activation.noise_correlation`.
+    """
+    # Regions are means of the series that are not smoothed.
+    unsmoothed = replace(series, options=replace(series.options, smoothing_mm=0.0))
+    design = _Modelled.of(unsmoothed, series.events).design(series.delay_s)
+    unit = 1.0 if series.time_unit == "s" else math.nan
+    courses = {name: unit * region.blood_power for name, region in series.region_series.items()}
+    pairs = combinations([name for name in courses if name != WHOLE_IMAGE], 2)
+    return {pair: noise_correlation(np.stack([courses[name] for name in pair], 1), design) for pair in pairs}
 
 
 def _motion_with_events(
