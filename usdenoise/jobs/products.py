@@ -22,16 +22,8 @@ from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report import pictures
+from usdenoise.report import pictures, tables
 from usdenoise.report.record import ActivationRecord, InputRecord
-from usdenoise.report.tables import (
-    Table,
-    block_table,
-    frame_table,
-    region_correlation_table,
-    region_response_table,
-    region_table,
-)
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
@@ -54,24 +46,24 @@ def reserve_products(results: Results) -> list[Write]:
         writes += [_picture(name, results, formats) for name in FLOW_PICTURES if name in names]
         return [*writes, _table("frames", results, _frame_table)]
     # Of the flow images of blocks, only the arrays are stored.
-    writes += [_picture("tsnr", results, formats), _table("blocks", results, block_table)]
+    writes += [_picture("tsnr", results, formats), _table("blocks", results, tables.block_table)]
     if job.regions:
         writes += [
-            _table("regions", results, region_table),
+            _table("regions", results, tables.region_table),
             _picture(pictures.REGIONS, results, _formats(job)),
         ]
         if job.session_options.events is not None:
-            writes.append(_table("region_responses", results, region_response_table))
+            writes.append(_table("region_responses", results, tables.region_response_table))
         if len(job.regions) > 1:
-            writes.append(_table("region_correlations", results, region_correlation_table))
+            writes.append(_table("region_correlations", results, tables.region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes
 
 
-def _frame_table(series: ResultSeries) -> Table:
+def _frame_table(series: ResultSeries) -> tables.Table:
     assert series.stack is not None
-    return frame_table(series.stack)
+    return tables.frame_table(series.stack)
 
 
 def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:
@@ -96,7 +88,7 @@ def _formats(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
 
 
-def _table(name: str, results: Results, table_of: Callable[[ResultSeries], Table]) -> Write:
+def _table(name: str, results: Results, table_of: Callable[[ResultSeries], tables.Table]) -> Write:
     """Reserve the file of a table and of its sidecar, and return what writes them."""
     values = results.reserve(f"{name}_tsv", f"{name}.tsv")
     sidecar = results.reserve(f"{name}_json", f"{name}.json")
