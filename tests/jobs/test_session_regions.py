@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
+from scipy import stats
 
 import usdenoise
 from tests.cli.shared import cli, refused, report_of
@@ -138,6 +139,16 @@ def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
     assert list(table) == ["region", "n_pixels", "trial_type", "change", "standard_error", "t", "p"]
     assert list(json.loads(Path(output["region_responses_json"]).read_text())) == list(table)
     assert table["region"].tolist() == ["whole image", "left", "right"]
+    pairs = pd.read_csv(output["region_correlations_tsv"], sep="\t")
+    described = json.loads(Path(output["region_correlations_json"]).read_text())
+    assert list(described) == list(pairs) == ["region_1", "region_2", "r", "z", "p", "n_free"]
+    assert pairs[["region_1", "region_2"]].to_numpy().tolist() == [["left", "right"]]
+    (row,) = pairs.itertuples()
+    # A bad block, a constant, a line, a response, and perhaps two columns of motion
+    assert 14 <= row.n_free <= 16
+    assert row.z == pytest.approx(np.arctanh(row.r), rel=1e-5)
+    normal = stats.beta(row.n_free / 2 - 0.5, row.n_free / 2 - 0.5, loc=-1, scale=2)
+    assert row.p == pytest.approx(2 * normal.cdf(-abs(row.r)), rel=1e-4)
     assert table["n_pixels"].tolist() == [320, 160, 160]
     left, right = (table.iloc[number] for number in (1, 2))
     assert abs(left["t"]) < 4 < right["t"]

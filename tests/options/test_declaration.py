@@ -37,8 +37,8 @@ CLASSES = Options.__subclasses__()
 def test_the_typed_keyword_arguments_are_the_declared_options() -> None:
     def types(hint: Any) -> set[Any]:
         # A tuple is stored, and any sequence is taken.
-        sequences = {tuple[int, ...]: Sequence[int], tuple[float, ...]: Sequence[float]}
-        kinds = {sequences.get(each, each) for each in get_args(hint) or (hint,)} | {type(None)}
+        sequences = {tuple[kind, ...]: Sequence[kind] for kind in (int, float, str)}
+        kinds = {sequences.get(each, each) for each in get_args(hint | None)}
         return kinds | ({float} if Sequence[float] in kinds else set())
 
     for keywords, options, names in [

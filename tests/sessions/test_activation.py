@@ -30,6 +30,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg import tall_matrices
 from usdenoise.report import pictures
 from usdenoise.report.record import Report
+from usdenoise.sessions import activation
 from usdenoise.sessions.activation import (
     ActivationMap,
     ActivationMaps,
@@ -38,10 +39,12 @@ from usdenoise.sessions.activation import (
     activation_maps,
     common_delay,
     fit_series,
+    noise_correlation,
     smoothed_series,
 )
-from usdenoise.sessions.design import Design, Event, delayed, design_of
+from usdenoise.sessions.design import Design, Event, contrast_weights, delayed, design_of
 from usdenoise.sessions.session_activation import region_responses, with_activation
+from usdenoise.stack.sampling import RandomStream
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -170,6 +173,35 @@ def test_t_and_f_are_those_of_generalised_least_squares() -> None:
             wanted = textbook(y, matrix, rho[pixel], one[rows])
             value = fitted.statistics[name][pixel]
             assert (value if name == "" else value**2) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_the_correlation_of_two_series_is_that_of_the_residuals_of_least_squares() -> None:
+    """Without events, blocks that are bad, or that one series lacks, and drift; and p is that of noise."""
+    rng = np.random.default_rng(6)
+    # Noise that changes its sign from block to block is not whitened.
+    common = rng.standard_normal((N, 1)) + (-1.0) ** np.arange(N)[:, None]
+    pair = 5 + 0.1 * (common + rng.standard_normal((N, 2))) + 0.02 * TIMES[:, None]
+    bad = NONE_BAD.copy()
+    bad[4], pair[4], pair[9, 0], pair[30, 1] = True, 50, np.nan, np.nan
+    for events in (EVENTS, []):
+        model = design(bad, events, confounds={"motion": rng.random(N)})
+        is_used = ~bad & np.isfinite(pair).all(axis=1)
+        matrix, values = model.matrix[is_used], pair[is_used]
+        residual = values - matrix @ np.linalg.lstsq(matrix, values)[0]
+        r, n_free = noise_correlation(pair + (len(events) > 0) * 0.5 * DESIGN[:, None], model)
+        assert n_free == is_used.sum() - np.linalg.matrix_rank(matrix)
+        assert r == pytest.approx(np.corrcoef(residual.T)[0, 1], rel=1e-6)
+    found = [noise_correlation(noise(700 + seed, (2,), 0.6), design()) for seed in range(200)]
+    t = [abs(r) * np.sqrt((n_free - 1) / (1 - r**2)) for r, n_free in found]
+    # Of 200 tests, 10 are expected to have p below .05, and more than 20 with a probability of 0.001
+    assert np.sum(2 * scipy.stats.t.sf(t, found[0][1] - 1) < 0.05) <= 20
+    assert np.isnan(noise_correlation(np.full((N, 2), np.nan), design())[0])
+
+
+def test_the_drift_of_a_session_without_events_is_slower_than_100_s() -> None:
+    times = 2.0 * np.arange(150)
+    names = design_of([], times, np.full(150, 2.0), np.zeros(150, bool)).names
+    assert sum(name.startswith("drift") for name in names) == 6
 
 
 def test_the_correlation_of_the_noise_is_the_one_of_the_pixels_around() -> None:
@@ -338,6 +370,95 @@ def test_significance_follows_the_rule() -> None:
     assert 0 < counts[2] < counts[0] < counts[1]
 
 
+def null_by_definition(
+    series: NDArray[np.float64], model: Design, signs: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """t of a response with other signs in each draw, by least squares on the residuals of each whitened pixel."""
+    rho = fit_series(series, model).autocorrelation
+    t = np.zeros((len(signs), *rho.shape))
+    for pixel in np.ndindex(rho.shape):
+        square_root = np.linalg.inv(
+            np.linalg.cholesky(rho[pixel] ** np.abs(np.subtract.outer(np.arange(N), np.arange(N))))
+        )
+        matrix, y = square_root @ model.matrix, square_root @ series[:, *pixel]
+        noise = y - matrix @ np.linalg.lstsq(matrix, y)[0]
+        others = np.linalg.lstsq(matrix[:, 1:], matrix[:, 0])[0]
+        own = matrix[:, 0] - matrix[:, 1:] @ others
+        for draw, of_draw in enumerate(signs):
+            columns = np.column_stack([of_draw * own, matrix])
+            effects, *_ = np.linalg.lstsq(columns, noise)
+            residual = noise - columns @ effects
+            variance = residual @ residual / (N - columns.shape[1])
+            t[draw, *pixel] = effects[0] / np.sqrt(variance * np.linalg.inv(columns.T @ columns)[0, 0])
+    return t
+
+
+def flooded(t: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """Mass of the cluster of each pixel, by a flood fill."""
+    masses = np.zeros(t.shape)
+    for start in np.ndindex(t.shape):
+        if abs(t[start]) <= least or masses[start]:
+            continue
+        found, edge = {start}, [start]
+        while edge:
+            z, x = edge.pop()
+            for place in ((z + 1, x), (z - 1, x), (z, x + 1), (z, x - 1)):
+                inside = min(place) >= 0 and place[0] < t.shape[0] and place[1] < t.shape[1]
+                if inside and place not in found and t[place] * np.sign(t[start]) > least:
+                    found.add(place)
+                    edge.append(place)
+        for place in found:
+            masses[place] = sum(abs(t[each]) for each in found)
+    return masses
+
+
+def test_clusters_are_those_of_a_flood_fill_and_their_null_the_one_of_its_definition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Among the tested pixels of all series, in either direction."""
+    monkeypatch.setattr(activation, "NULL_DRAWS", 39)
+    rng, tested = np.random.default_rng(0), np.ones((8, 7), bool)
+    tested[:, 3] = False
+    all_series = [noise(31, (8, 7), 0.3), noise(32, (8, 7), 0.3)]
+    all_series[0][DESIGN, 2:5, :3] += 0.12
+    all_series[0][DESIGN, 2:5, 4:6] -= 0.12
+    all_series[1][DESIGN, 0, 0] += 0.14
+    model = design(confounds={"motion": rng.random(N)})
+    blocks = [BlockSeries(series, tested, model, TIMES, BLOCK_S) for series in all_series]
+    changes = RandomStream.NULL_SIGNS.generator(3).random((N, 39)) < 1 / activation.RUN_BLOCKS
+    signs = 1 - 2 * (np.cumsum(changes, axis=0).T % 2)
+    largest = np.zeros(39)
+    for series in all_series:
+        for draw, t in enumerate(null_by_definition(series, model, signs)):
+            largest[draw] = max(largest[draw], flooded(np.where(tested, t, 0), 2.3).max())
+    for level in (0.05, 0.2, 0.5):
+        for of_series, maps in zip(blocks, activation_maps(blocks, f"cluster:{level}", 3), strict=True):
+            t = fit_series(of_series.images, model).statistics["on"]
+            masses = flooded(np.where(tested, t, 0), 2.3)
+            n_reach = np.sum(largest[:, None, None] >= masses, axis=0)
+            wanted = (masses > 0) & ((1 + n_reach) / 40 <= level)
+            np.testing.assert_array_equal(maps["on"].active, wanted)
+            known = np.unique(masses[wanted])
+            np.testing.assert_allclose(sorted(maps["on"].clusters), known, rtol=1e-5)
+            if of_series is blocks[0]:
+                assert len(known) >= 2
+
+
+@pytest.mark.parametrize("hrf", ["boxcar", "fir:4"])
+def test_clusters_are_found_where_single_pixels_are_too_weak_and_not_in_noise(hrf: str) -> None:
+    """Also by F of free responses, whose bound has the p of the bound of t."""
+    n_wrong, hits = 0, {"cluster:0.05": 0, "fdr:0.05": 0}
+    for seed in range(10):
+        series = smoothed_series(noise(500 + seed, (12, 12), 0.2), (1, 1))
+        n_wrong += found_in(series, "cluster:0.05", hrf=hrf).active.any()
+        series[DESIGN, 3:9, 3:9] += 0.03 if hrf.startswith("fir") else 0.012
+        for rule in hits:
+            hits[rule] += found_in(series, rule, hrf=hrf).active[3:9, 3:9].sum()
+    # More than 3 of 10 have a probability of 0.001
+    assert n_wrong <= 3
+    assert hits["cluster:0.05"] > 1.2 * hits["fdr:0.05"] > 0
+
+
 def test_the_f_of_several_types_finds_responses_of_any() -> None:
     """In either direction, and nothing where no type has a response."""
     types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
@@ -354,6 +475,56 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     assert maps["a"].active[4:].mean() < 0.05
     assert maps["b"].change[4:8].mean() == pytest.approx(-20, abs=3)
     assert [*maps_of(series, np.ones((16, 12), bool), design())] == ["on"]
+
+
+@pytest.mark.parametrize(("text", "weights"), [
+    ("a - b", (1, -1, 0, 0)),
+    ("2*a - .5 * b+a", (3, -0.5, 0, 0)),
+    ("-a", (-1, 0, 0, 0)),
+    ("'a' + \"a - c\"", (1, 0, 1, 0)),
+    # The longest name that fits
+    ("a - c - a", (-1, 0, 1, 0)),
+    ("b - b+", (0, 1, 0, -1)),
+    ("a-'b+'", (1, 0, 0, -1)),
+], ids=str)  # fmt: skip
+def test_a_contrast_is_read_by_the_names_of_types(text: str, weights: tuple[float, ...]) -> None:
+    assert tuple(contrast_weights(text, ["a", "b", "a - c", "b+"]).values()) == weights
+
+
+@pytest.mark.parametrize("text", ["a - d", "a b", "a +", "", "a - a", "a", "a*2", "'a", "2a - b"])
+def test_a_text_that_is_no_contrast_of_types_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="types 'a', 'b'") as found:
+        contrast_weights(text, ["a", "b"])
+    assert found.value.option == "contrasts"
+
+
+def test_t_and_change_of_a_contrast_are_those_of_generalised_least_squares() -> None:
+    types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
+    model = design(events=types, contrasts=["2*a - b", "a + b"])
+    series = noise(24, (6, 5), 0.4)
+    series[:, :2] += 0.1 * model.expected["a"][:, None, None]
+    maps, fitted = maps_of(series, np.ones((6, 5), bool), model), fit_series(series, model)
+    assert [*maps] == ["a", "b", "2*a - b", "a + b", ""]
+    weights = np.zeros((1, model.matrix.shape[1]))
+    weights[0, :2] = 2, -1
+    for pixel in ((0, 0), (5, 4)):
+        wanted = textbook(series[:, *pixel], model.matrix, fitted.autocorrelation[pixel], weights)
+        assert maps["2*a - b"].t[pixel] ** 2 == pytest.approx(wanted, rel=1e-5)
+    change = maps["2*a - b"].change
+    np.testing.assert_allclose(change, 2 * maps["a"].change - maps["b"].change, rtol=1e-4, atol=1e-4)
+    assert (np.sign(change) == np.sign(maps["2*a - b"].t)).all()
+    expected = 2 * model.expected["a"] - model.expected["b"]
+    np.testing.assert_allclose(maps["2*a - b"].expected, expected)
+    np.testing.assert_allclose(maps[""].expected, maps["a + b"].expected)
+    # A type that no good block sees has no contrast.
+    blind = design(np.isin(np.arange(N), np.flatnonzero(model.shares["b"])), types, contrasts=["a - b"])
+    of_blind = maps_of(series, np.ones((6, 5), bool), blind)
+    assert np.isnan([of_blind["a - b"].t, of_blind["a - b"].change]).all()
+    assert np.isfinite(of_blind["a"].t).all()
+    of_region = region_responses(series[:, 0, 0], model)["2*a - b"]
+    alone = maps_of(series[:, :1, 0], np.ones(1, bool), model)["2*a - b"]
+    assert of_region.value == pytest.approx(alone.t[0], rel=1e-5)
+    assert of_region.change == pytest.approx(alone.change, rel=1e-5)
 
 
 def test_a_free_response_reads_each_delay() -> None:
@@ -657,6 +828,36 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     courses = [svg for svg in charts if "polyline" in svg and "time (s)" in svg]
     assert [svg.count('class="event"') for svg in courses] == [4] * len(courses)
     assert len(courses) >= 4
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_contrasts_and_clusters_are_in_the_files_the_page_and_the_methods(made: Scan, tmp_path: Path) -> None:
+    path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
+    kinds = [(*TABLE[number][:2], ("left", "right")[number % 2]) for number in range(4)]
+    command = ("session", path, "--window", LENGTH, "--low-cutoff", 4, "--events")
+    command += (write_events(tmp_path / "events.tsv", kinds), "--region", "a=rect:0,0,5,5", "-o", out)
+    unknown = "--contrast.*'left - up' is not a contrast of the types 'left', 'right'"
+    refused(cli(*command, "--contrast", "left - up"), unknown)
+    report = report_of(*command, "--contrast", "left + right", "--threshold", "cluster:.1", "--nifti")
+    with h5py.File(report["output"]["sequence"]) as file:
+        maps = {name: file[f"activation/{name}/t"][()] for name in ("left", "right", "left + right")}
+        assert file["activation/any type/f"].attrs["trial_types"] == "left, right"
+    image = nibabel.load(report["output"]["activation_left-+-right_nifti"])
+    np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, maps["left + right"])
+    described = json.loads(Path(report["output"]["activation_left-+-right_effect_json"]).read_text())
+    assert "contrast 'left + right'" in described["Description"]
+    table = pd.read_csv(report["output"]["region_responses_tsv"], sep="\t")
+    assert [*table["trial_type"][:3]] == ["left", "right", "left + right"]
+    assert table["change"][2] == pytest.approx(table["change"][:2].sum(), rel=1e-4)
+    records = {each.trial_type: each for each in Report.from_json(report).sequence.activation}
+    found = records["left + right"]
+    assert found.rule == "cluster:0.1"
+    assert f"{len(found.clusters)} cluster" in found.sentence
+    assert found.n_active > 0
+    page = Path(report["output"]["report_html"]).read_text()
+    assert "Activation: left + right" in page
+    assert "The contrast left + right of the responses was tested likewise" in page
+    assert "Bullmore" in page
 
 
 @pytest.mark.usefixtures("no_pictures")

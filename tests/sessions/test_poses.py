@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from itertools import cycle
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
 from usdenoise.sessions.result_series import block_doubts
+from usdenoise.sessions.session_activation import region_correlations
 
 N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
@@ -378,6 +379,9 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
+    correlations = region_correlations(found)
+    assert [*correlations] == [*combinations(("on", "off", "half", "rect"), 2)]
+    assert all(-1 < r < 1 and 4 <= n_free < len(found.time) for r, n_free in correlations.values())
 
 
 def test_regions_have_the_response_of_each_position_by_its_model(by_pose: Any, found: PosesResult) -> None:

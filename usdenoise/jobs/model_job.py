@@ -171,7 +171,7 @@ def _modelled(
         plane = all_series[0].geometry
         drawn = {name: partial(over_positions, plane, region) for name, region in drawn.items()}
     session = all_series[0].options
-    for number, series in enumerate([] if not events else all_series):
+    for number, series in enumerate(all_series):
         check_activation(_as_recording(series), events, session, is_planned=number > 0)
     masks = region_masks(drawn, geometry) if drawn else {}
     return modelled(all_series, events, masks, plan, geometry)

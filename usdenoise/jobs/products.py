@@ -66,6 +66,8 @@ def _answers(results: Results) -> list[Write]:
         ]
         if job.session_options.events is not None:
             writes.append(_table("region_responses", results, tables.region_response_table))
+        if len(job.regions) > 1:
+            writes.append(_table("region_correlations", results, tables.region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes
@@ -203,7 +205,7 @@ def _activation(results: Results) -> Write:
     """Reserve the files of the activation maps, and return what writes them."""
     job, session = results.job, results.job.session_options
     assert session.events is not None
-    names = activation_names(read_events(Path(session.events))[0])
+    names = activation_names(read_events(Path(session.events))[0], session.contrasts)
     for trial_type, plain in names.items():
         name = f"activation_{plain}"
         for kind in _formats(job):
@@ -239,7 +241,7 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
             if activation.t is not None and activation.change is not None:
                 write_stat_map(results.path_of(f"{name}_effect"), activation.change, stack, "change")
                 described = {
-                    "Description": f"Response of the blood power to a long event of the type '{trial_type}'",
+                    "Description": f"Response of the blood power to long events, type or contrast '{trial_type}'",
                     "Units": unit_of(trial_type),
                     "Baseline": "Constant of the general linear model of the pixel, which is 100 %; NaN outside the vessels",
                     "TrialType": trial_type,

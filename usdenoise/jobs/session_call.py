@@ -301,7 +301,11 @@ def session(  # noqa: PLR0913
         Further columns of the model: "motion" (the default) for the motion within blocks and the framewise displacement, or
         "none".
     threshold : str
-        From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P" or "t:X".
+        From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P", "cluster:P"
+        or "t:X", as for :func:`usdenoise.sessions.activation.activation_maps`.
+    contrasts : sequence of str
+        Sums of responses to types of events that are tested besides each of them, such as "on - off" or "2*a - b"; none by
+        default.
     smoothing_mm : float
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
@@ -412,7 +416,7 @@ def model(
         As for :func:`session`; one of them at least.
     reading : mapping, optional
         Options of :func:`usdenoise.load` for a file with a stack.
-    hrf, delay, confounds, threshold, smoothing_mm : optional
+    hrf, delay, confounds, threshold, smoothing_mm, contrasts : optional
         As for :func:`session`.
     block_interval_s : float, optional
         Time from one image to the next in s, for a stack; by default from the file.

@@ -4,7 +4,7 @@ import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, SupportsIndex, TypedDict, TypeVar, get_args
@@ -275,14 +275,23 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     threshold: str = option(
         "fdr:0.05",
-        "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error) or t:X (a value of "
-        "|t|).",
+        "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error), cluster:P "
+        "(family-wise error of the mass of clusters; cluster is cluster:0.05) or t:X (a value of |t|).",
         kind=kinds.tagged_number(
-            "fdr:Q, bonferroni:P or t:X",
+            "fdr:Q, bonferroni:P, cluster, cluster:P with P from 0.01, or t:X",
             kinds.NUMBER,
-            {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "t": (0.1, 1000)},
+            {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "cluster": (0.01, 0.5), "t": (0.1, 1000)},
+            ("cluster:0.05",),
         ),
         metavar="RULE",
+    )
+    contrasts: tuple[str, ...] = option(
+        (),
+        "Test a sum of responses to types of events, such as 'on - off' or '2*a - b', besides each of them. Repeat it for "
+        "several contrasts.",
+        flag="--contrast",
+        metavar="SUM",
+        repeated=True,
     )
     smoothing_mm: float = option(
         0.0,
@@ -307,6 +316,11 @@ class SessionOptions(Options, group=Group.SESSION):
         if self.live:
             problem = "does not apply to a live session, in which a file is a block"
             self.refuse(("window", "stride", "blocks"), problem, "omit it, or omit {live}")
+            problem = "does not apply to a live session, whose events may be still to come"
+            self.refuse(("contrasts",), problem, "omit it, or filter the finished session without {live}")
+        if self.hrf.startswith("fir"):
+            problem = "does not apply to a free response, whose blocks are tested together"
+            self.refuse(("contrasts",), problem, "omit it, or give another {hrf}, such as boxcar")
         if self.delay == "auto" and self.hrf.startswith("fir"):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
@@ -330,7 +344,9 @@ class SessionOptions(Options, group=Group.SESSION):
             )
 
 
-MODEL_NAMES = ("events", "hrf", "delay", "confounds", "threshold", "smoothing_mm", "block_interval_s")
+MODEL_NAMES = (
+    *("events", "contrasts", "hrf", "delay", "confounds", "threshold", "smoothing_mm", "block_interval_s"),
+)
 """Options of a session that a model of its series has."""
 
 
@@ -354,6 +370,7 @@ class SeriesKeywords(BlockKeywords, total=False):
     bad_blocks: str | None
     confounds: str | None
     threshold: str | None
+    contrasts: Sequence[str] | None
     smoothing_mm: float | None
     until_idle_s: float | None
 
@@ -366,6 +383,7 @@ class ModelKeywords(TypedDict, total=False):
     confounds: str | None
     threshold: str | None
     smoothing_mm: float | None
+    contrasts: Sequence[str] | None
     block_interval_s: float | None
 
 

@@ -151,13 +151,14 @@ def tagged_number(
     bounds : mapping
         Name -> smallest and largest number.
     names : collection of str
-        Names without a number; none by default.
+        Names without a number, or texts that their name alone stands for; none by default.
     """
+    alone = {text.partition(":")[0]: text for text in names}
 
     def accept(value: object) -> str:
         name, colon, text = _text(value).partition(":")
-        if value in names:
-            return name
+        if value in alone:
+            return alone[name]
         least, most = bounds.get(name, (math.inf, -math.inf))
         number = element.accept(element.parse(text))
         if not (colon and least <= number <= most):

@@ -123,6 +123,8 @@ class ActivationRecord:
         The rule by which they are significant, such as "fdr:0.05".
     correlations : dict
         Measure of the motion of the tissue -> how it correlates with the events.
+    clusters : tuple of float
+        Mass of each cluster of active pixels; empty without a rule on clusters.
     smoothing_mm, n_active_smoothed : float or None, int or None
         As for :class:`usdenoise.sessions.activation.ActivationMap`.
     """
@@ -133,6 +135,7 @@ class ActivationRecord:
     statistic: str
     rule: str
     correlations: dict[str, float]
+    clusters: tuple[float, ...] = ()
     smoothing_mm: float | None = None
     n_active_smoothed: int | None = None
 
@@ -146,6 +149,7 @@ class ActivationRecord:
             statistic=activation.letter,
             rule=activation.rule,
             correlations=dict(activation.correlations),
+            clusters=activation.clusters,
             smoothing_mm=activation.smoothing_mm,
             n_active_smoothed=activation.n_active_smoothed,
         )
@@ -162,6 +166,10 @@ class ActivationRecord:
         if self.threshold is None:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
+        if self.clusters:
+            rule = (
+                f"{counted(len(self.clusters), 'cluster')} of a mass up to {max(self.clusters):.4g}; {rule}"
+            )
         return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property

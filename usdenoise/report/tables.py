@@ -13,7 +13,7 @@ from usdenoise.sessions.design import FIR, LEAST_SEEN, MODULATED, delayed, respo
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import region_columns, relative_change
 from usdenoise.sessions.result_series import ResultSeries
-from usdenoise.sessions.session_activation import displacement_columns
+from usdenoise.sessions.session_activation import displacement_columns, region_correlations
 
 
 @dataclass(frozen=True)
@@ -235,6 +235,29 @@ def confound_table(series: ResultSeries) -> Table:
         columns[outlier] = (np.arange(len(bad)) == volume).astype(np.int64)
         texts[outlier] = "1 in a volume with a block that is bad or missing"
     return Table(columns, texts, units)
+
+
+def region_correlation_table(series: ResultSeries) -> Table:
+    """Return the table of the correlations of the regions of a session, a row for each pair."""
+    from scipy.special import stdtr
+
+    found = region_correlations(series)
+    r, n_free = np.array([*found.values()]).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z, t = np.arctanh(r), np.abs(r) * np.sqrt((n_free - 1) / (1 - r**2))
+    values = (*np.array([*found]).T, r, z, 2 * stdtr(n_free - 1, -t), n_free.astype(np.int64))
+    about = (
+        "of a model of drift, motion and the responses to all events, each whitened by its autocorrelation"
+    )
+    texts = {
+        "region_1": "Name of a region",
+        "region_2": "Name of another region; regions that share pixels are correlated by these",
+        "r": f"Correlation over all good blocks of the residuals of the mean blood power of both regions: residuals {about}",
+        "z": "Fisher's z of r, whose standard error is 1 / sqrt(n_free - 2)",
+        "p": "p of r in either direction, not corrected for the number of pairs",
+        "n_free": "Degrees of freedom of the residuals",
+    }
+    return Table(dict(zip(texts, values, strict=True)), texts, {})
 
 
 def block_table(series: ResultSeries) -> Table:

@@ -3,18 +3,34 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices
-from usdenoise.sessions.design import Design, Event, column_basis, delayed, joined_events, response_of
+from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices, slices_of
+from usdenoise.sessions.design import (
+    LEAST_FREE,
+    Design,
+    Event,
+    column_basis,
+    delayed,
+    joined_events,
+    response_of,
+)
 from usdenoise.sessions.regions import mean_course
+from usdenoise.stack.sampling import RandomStream
 
 NOISE_PIXELS = 1.5
 """Standard deviation, in pixels, of the Gaussian that smooths the autocorrelation of the noise. In strips 4 pixels wide with
 an autocorrelation of 0.6 between others of 0.1, t has a standard deviation of 1.07, of 1.20 with one coefficient for the
 image, and of 1.09 with one for each pixel (40 blocks, `python -m benchmarks.activation --noise`)."""
+
+CLUSTER_T = 2.3
+"""Absolute t above which pixels form clusters, as in FSL."""
+
+NULL_DRAWS, RUN_BLOCKS = 499, 4
+"""Draws of the null of the largest cluster, and mean number of blocks whose sign changes together in one."""
 
 Images = Sequence[NDArray[np.floating]] | NDArray[np.floating]
 """One image for each block."""
@@ -84,6 +100,8 @@ class ActivationMap:
     correlations : mapping
         Measure of the motion of the tissue -> how it correlates with the events, from
         :func:`usdenoise.sessions.design.locked_correlation`; empty by default.
+    clusters : tuple of float
+        Mass of each cluster of active pixels; empty (the default) without a rule on clusters.
     smoothing_mm : float or None
         Full width of a Gaussian with which far more pixels would be active; None (the default) for none.
     n_active_smoothed : int or None
@@ -101,6 +119,7 @@ class ActivationMap:
     columns: tuple[str, ...]
     model: LinearModel
     correlations: Mapping[str, float] = field(default_factory=dict)
+    clusters: tuple[float, ...] = ()
     smoothing_mm: float | None = None
     n_active_smoothed: int | None = None
 
@@ -181,7 +200,7 @@ class FittedSeries:
     Attributes
     ----------
     statistics : mapping
-        Type of event -> t (of one column) or F (of several), (spatial); "" -> F of all these, if there are several types.
+        Type of event or contrast -> t (of one column) or F (of several), (spatial); "" -> F of all types.
     p : mapping
         The same names -> p for either direction, (spatial); 1 where a pixel cannot be fitted.
     effects : (n_responses, spatial) array
@@ -250,6 +269,35 @@ class _Estimator:
         is_noise = energies > NEGLIGIBLE * np.sum(white**2, axis=0)
         return effects, np.where(is_noise, energies / self.n_free, 0), covariance
 
+    def residuals(self, values: NDArray[np.float64], step: int) -> NDArray[np.float64]:
+        """Return the whitened residuals of some series, (n_blocks, m)."""
+        effects = self.fit(values, step)[0]
+        return _whitened(values, step * RHO_STEP) - self._of_rho[step][0] @ effects
+
+    def null(
+        self,
+        values: NDArray[np.float64],
+        step: int,
+        signs: NDArray[np.floating],
+        weights: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return t, or F of several rows of weights of the responses, in draws without activation, (n_draws, m).
+
+        In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals.
+        """
+        noise = self.residuals(values, step)
+        (matrix, inverse, _), (n_columns, n_responses) = self._of_rho[step], weights.shape
+        noise /= np.maximum(np.linalg.norm(noise, axis=0), TINY)
+        rows = (signs[:, None] * (weights @ inverse[:n_responses])).reshape(-1, len(values))
+        rows -= (rows @ matrix) @ inverse
+        own, upper = np.linalg.qr(rows.reshape(-1, n_columns, len(values)).swapaxes(1, 2))
+        own *= np.sign(np.diagonal(upper, axis1=1, axis2=2))[:, None]
+        rows = own.swapaxes(1, 2).reshape(rows.shape)
+        explained = (rows.astype(np.float32) @ noise.astype(np.float32)).reshape(len(signs), n_columns, -1)
+        energies = np.sum(explained**2, axis=1)
+        left = np.maximum(1 - energies, NEGLIGIBLE) / (self.n_free - n_columns)
+        return np.asarray(explained[:, 0] / np.sqrt(left) if n_columns == 1 else energies / n_columns / left)
+
 
 def fit_series(images: Images, design: Design) -> FittedSeries:
     """Fit a linear model with autoregressive noise to the series of each pixel.
@@ -288,9 +336,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
     rho = np.full(n_pixels, np.nan)
 
-    n_responses, contrasts = design.n_responses, dict(design.responses)
-    if contrasts and len(design.expected) > 1:
-        contrasts[""] = slice(0, n_responses)
+    n_responses, contrasts = design.n_responses, design.tested
     statistics = {name: np.full(n_pixels, np.nan) for name in contrasts}
     p = {name: np.ones(n_pixels) for name in contrasts}
     effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
@@ -303,8 +349,9 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
             found, variance, covariance = estimator.fit(values, step)
             effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
-            for name, columns in contrasts.items():
-                of_unit, tested = covariance[columns, columns], found[columns]
+            for name, weights in contrasts.items():
+                of_unit = weights @ covariance[:n_responses, :n_responses] @ weights.T
+                tested = weights @ found[:n_responses]
                 n_columns, is_t = len(of_unit), name and not design.is_free
                 if is_t:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
@@ -322,6 +369,27 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
         baseline.reshape(shape),
         rho.reshape(shape),
     )
+
+
+def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float, int]:
+    """Return the correlation of two series, (n_blocks, 2), without what a design explains, and its degrees of freedom.
+
+    The residuals are whitened, each by its own autocorrelation. NaN is no data; the correlation is NaN without noise, or
+    with fewer than LEAST_FREE degrees of freedom.
+    """
+    known = np.isfinite(pair)
+    missing = ~known.all(axis=1) & ~design.is_bad
+    n_free = int((~missing).sum() - np.linalg.matrix_rank(design.matrix[~missing]))
+    if n_free < LEAST_FREE:
+        return math.nan, n_free
+    estimator = _Estimator(design, missing)
+    values = np.where(known, pair, 0.0)
+    lags = np.nan_to_num(estimator.residual_lag(values))
+    steps = np.rint(np.interp(lags, *estimator.lags) / RHO_STEP).astype(int).tolist()
+    noise = np.hstack([estimator.residuals(values[:, [at]], step) for at, step in enumerate(steps)])
+    norms, scale = np.linalg.norm(noise, axis=0), np.linalg.norm(values, axis=0)
+    is_noise = bool((norms**2 > NEGLIGIBLE * scale**2).all())
+    return float(noise[:, 0] @ noise[:, 1] / norms.prod()) if is_noise else math.nan, n_free
 
 
 def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> FoundDelay | None:
@@ -442,8 +510,10 @@ ActivationMaps = Mapping[str, ActivationMap]
 """Type of event -> its map, and "" -> the map for any type if there are several."""
 
 
-def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -> list[ActivationMaps]:
-    """Fit a linear model to each series of a session, and return a map for each type of event, and one for any type.
+def activation_maps(
+    all_series: Sequence[BlockSeries], rule: str = "fdr:0.05", seed: int = 0
+) -> list[ActivationMaps]:
+    """Fit a linear model to each series of a session, and return a map for each type of event and contrast, and any type.
 
     Parameters
     ----------
@@ -452,26 +522,31 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
         pixels of all of them.
     rule : str
         From where on a response is significant: "fdr:Q" (false discovery rate), "bonferroni:P" (family-wise error), or "t:X"
-        (F of several columns: the same p as of this t); by default "fdr:0.05".
+        (F of several columns: the same p as of this t), or "cluster:P" (family-wise error of the mass of clusters); by
+        default "fdr:0.05".
+    seed : int
+        Seed of the null of clusters; 0 by default.
 
     Returns
     -------
     list of dict
-        For each series: type of event -> its map, and "" -> the map for any type if there are several. A map is NaN for a
+        For each series: type of event or contrast -> its map, and "" -> the map for any of several types. A map is NaN for a
         type that no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
     ----------
     Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
-    1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
+    1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995. Bullmore et al.,
+    "Global, voxel, and cluster tests, by theory and permutation", IEEE Trans. Med. Imaging 18, 1999.
     """
     tested = []
     for series in all_series:
         fitted = fit_series(series.images, series.design)
         tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
-    expected = all_series[0].design.expected
-    names = [*expected, ""] if len(expected) > 1 else [*expected]
-    active = {name: _active_pixels(name, tested, rule) for name in names}
+    design = all_series[0].design
+    names = [*design.expected, *([""] if len(design.shares) > 1 else [])]
+    find = partial(_active_clusters, seed=seed) if rule.startswith("cluster") else _active_pixels
+    active = {name: find(name, tested, rule) for name in names}
     return [
         {name: _map_of(name, of_series, active[name][number], rule) for name in names}
         for number, of_series in enumerate(tested)
@@ -496,6 +571,75 @@ def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str) -> list
     return active
 
 
+def _active_clusters(
+    name: str, tested: Sequence[TestedSeries], rule: str, seed: int
+) -> list[NDArray[np.bool_]]:
+    """Return the pixels of each series in clusters whose mass is significant among the clusters of all series.
+
+    The null is the largest mass over all series, in draws with the same signs in the blocks of each.
+    """
+    from scipy.special import fdtri, stdtr
+
+    masses, largest = [np.zeros(pixels.shape) for *_, pixels in tested], np.zeros(NULL_DRAWS)
+    for number, (series, fitted, pixels) in enumerate(tested):
+        if name not in fitted.p:
+            continue
+        weights, n_free, least = series.design.tested[name], series.design.n_free, CLUSTER_T
+        if not name or series.design.is_free:
+            least = float(fdtri(len(weights), n_free, 1 - 2 * stdtr(n_free, -CLUSTER_T)))
+        known = np.where(pixels, fitted.statistics[name], 0)
+        masses[number] = cluster_masses(known[None], least)[0][0]
+        for draws, maps in _null_maps(weights, tested[number], seed):
+            of_maps = cluster_masses(maps, least)[0].reshape(len(maps), -1).max(axis=1)
+            largest[draws] = np.maximum(largest[draws], of_maps)
+    # The least mass that at most this part of the draws, the data being one of them, reach
+    bound = np.sort(largest)[-math.floor(float(rule.partition(":")[2]) * (NULL_DRAWS + 1))]
+    return [of_series > bound for of_series in masses]
+
+
+def _null_maps(
+    weights: NDArray[np.float64], of_series: TestedSeries, seed: int
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Yield draws of the null, and maps of t or F in them, (n_draws, spatial), 0 outside the tested pixels."""
+    series, fitted, pixels = of_series
+    changes = RandomStream.NULL_SIGNS.generator(seed).random((len(series.images), NULL_DRAWS))
+    signs = (-1.0) ** np.cumsum(changes < 1 / RUN_BLOCKS, axis=0).T
+    known, numbers = [image[pixels] for image in series.images], np.flatnonzero(pixels)
+    estimators = dict[bytes, _Estimator]()
+    steps = np.rint(fitted.autocorrelation[pixels] / RHO_STEP).astype(int)
+    # Draws in parts that take no more memory than the series
+    for draws in slices_of(NULL_DRAWS, len(known)):
+        maps = np.zeros((len(signs[draws]), pixels.size), np.float32)
+        for of_group, values, estimator in _groups(known, series.design, estimators):
+            for step in np.unique(steps[of_group]).tolist():
+                is_of_step = steps[of_group] == step
+                drawn = estimator.null(values[:, is_of_step], step, signs[draws], weights)
+                maps[:, numbers[of_group[is_of_step]]] = drawn
+        yield draws, maps.reshape(-1, *pixels.shape)
+
+
+def cluster_masses(
+    maps: NDArray[np.floating], least: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mass of the cluster of each pixel, 0 outside clusters, and the mass of each cluster.
+
+    Parameters
+    ----------
+    maps : (n_maps, spatial) array
+        t or F of some maps.
+    least : float
+        Absolute value above which pixels of one sign that share a face are a cluster; its mass is their sum.
+    """
+    from scipy.ndimage import generate_binary_structure, label
+
+    faces = generate_binary_structure(maps.ndim, 1)
+    faces[[0, 2]] = False
+    (positive, n_positive), (negative, _) = (label(sign * maps > least, faces) for sign in (1, -1))
+    labels = np.where(negative > 0, negative + n_positive, positive)
+    masses = np.bincount(labels.ravel(), np.where(labels > 0, np.abs(maps), 0).ravel()).astype(np.float64)
+    return masses[labels], masses[1:]
+
+
 def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule: str) -> ActivationMap:
     """Return the map of a type of event, or ("") of any type, from its active pixels."""
     series, fitted, tested = of_series
@@ -503,12 +647,13 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
     rho = fitted.autocorrelation[tested]
     if name:
         baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
-        columns = design.responses.get(name)
-        effects = [missing] * design.columns_a_type if columns is None else fitted.effects[columns]
-        change = (100 * np.asarray(effects) / baseline).astype(np.float32)
+        unknown = np.full((design.columns_a_type, design.n_responses), np.nan)
+        effects = np.tensordot(design.tested.get(name, unknown), fitted.effects, 1)
+        change = (100 * effects / baseline).astype(np.float32)
         change = change if design.is_free else change[0]
     values = fitted.statistics.get(name, missing).astype(np.float32)
     is_t = name != "" and not design.is_free
+    of_clusters = np.where(active & rule.startswith("cluster"), values, 0)
     course = mean_course(np.stack([image[active] for image in series.images]))
     return ActivationMap(
         t=values if is_t else None,
@@ -517,7 +662,7 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
         active=active,
         threshold=float(np.abs(values[active]).min()) if active.any() else None,
         rule=rule,
-        expected=design.expected[name] if name else np.sum(list(design.expected.values()), axis=0),
+        expected=np.sum([design.expected[one] for one in ([name] if name else design.shares)], axis=0),
         course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
         columns=design.names,
         model=LinearModel(
@@ -526,6 +671,7 @@ def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule:
             n_free=design.n_free,
             autocorrelation=float(np.median(rho)) if rho.size else None,
         ),
+        clusters=tuple(cluster_masses(of_clusters[None], 0.0)[1].tolist()),
     )
 
 
@@ -568,6 +714,7 @@ def rule_words(rule: str) -> str:
     return {
         "fdr": f"false discovery rate {level}",
         "bonferroni": f"family-wise error {level}, Bonferroni",
+        "cluster": f"family-wise error {level} of the mass of clusters with |t| above {CLUSTER_T}, {NULL_DRAWS} draws",
         "t": f"as given, |t| = {level} or the same p, not corrected for the number of pixels",
     }[kind]
 

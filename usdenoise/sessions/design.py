@@ -1,6 +1,7 @@
 """Events, and the design of the linear model of a session: responses, drift, confounds, and whether it can be fitted."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.system.text import counted
 
 LEAST_FREE = 4
@@ -169,6 +170,34 @@ def check_events(events: Sequence[Event]) -> None:
             one = max(one, other, key=lambda event: event.onset + event.duration)
 
 
+def contrast_weights(contrast: str, types: Iterable[str]) -> dict[str, float]:
+    """Return the weight of each type of event in a contrast.
+
+    Parameters
+    ----------
+    contrast : str
+        A sum of types with weights, such as "on - off" or "2*a - b". The longest name that fits counts; quotes are optional.
+    types : iterable of str
+        All types.
+
+    Raises
+    ------
+    OptionError
+        If it is not such a sum of known types, is 0, or is the name of a type.
+    """
+    weights, at = dict.fromkeys(types, 0.0), 0
+    names = "|".join(re.escape(name) for name in sorted(weights, key=len, reverse=True))
+    term = re.compile(rf"\s*([+-]?)\s*(?:(\d*\.?\d+)\s*\*)?\s*(['\"]?)({names})\3\s*(?=[+-]|$)")
+    while (found := term.match(contrast, at)) and (found[1] or not at):
+        weights[found[4]] += float(f"{found[1]}{found[2] or 1}")
+        at = found.end()
+    if at < len(contrast) or not any(weights.values()) or contrast in weights:
+        problem = f"'{contrast}' is not a contrast of the types {str([*weights])[1:-1]}"
+        remedy = "add or subtract these types, with weights such as 2*"
+        raise OptionError(problem, option="contrasts", remedy=remedy)
+    return weights
+
+
 def response_of(
     events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
 ) -> NDArray[np.float64]:
@@ -240,7 +269,7 @@ class Design:
     responses : mapping
         Type of event -> its columns, one or (for "fir:N") N; without types that have a problem.
     expected : mapping
-        Type of event -> the response that the model expects, (n_blocks,), for all types.
+        Type of event, for all types, and contrast -> the response that the model expects, (n_blocks,).
     shares : mapping
         Type of event -> share of each block within its events, times their modulation, (n_blocks,), for all types.
     problems : mapping
@@ -249,6 +278,8 @@ class Design:
         Bad blocks, which have a column each.
     hrf : str
         The response to an event, as for :func:`design_of`.
+    contrasts : mapping
+        Contrast -> weight of each type of event.
     """
 
     names: tuple[str, ...]
@@ -259,11 +290,26 @@ class Design:
     problems: Mapping[str, str]
     is_bad: NDArray[np.bool_]
     hrf: str
+    contrasts: Mapping[str, Mapping[str, float]]
 
     @property
     def n_responses(self) -> int:
         """Number of the columns of all responses."""
         return sum(columns.stop - columns.start for columns in self.responses.values())
+
+    @property
+    def tested(self) -> dict[str, NDArray[np.float64]]:
+        """Type of event, contrast, and "" for any of several types -> weights of the responses that are tested at once.
+
+        They are (k, n_responses) arrays; contrasts of a type without a response have none.
+        """
+        rows = np.eye(self.n_responses)
+        tested = {name: rows[columns] for name, columns in self.responses.items()}
+        for contrast, weights in self.contrasts.items():
+            used = {name: weight for name, weight in weights.items() if weight}
+            if used.keys() <= self.responses.keys():
+                tested[contrast] = sum((weight * tested[name] for name, weight in used.items()), 0 * rows[:1])
+        return tested | ({"": rows} if tested and len(self.shares) > 1 else {})
 
     @property
     def n_free(self) -> int:
@@ -487,6 +533,7 @@ def design_of(
     is_bad: NDArray[np.bool_],
     confounds: Mapping[str, NDArray[np.float64]] | None = None,
     hrf: str = "boxcar",
+    contrasts: Iterable[str] = (),
     least_events: int = LEAST_EVENTS,
 ) -> Design:
     """Return the design of a session: responses, confounds, a column for each bad block, drift, and a constant.
@@ -509,6 +556,8 @@ def design_of(
         Response to an event: "boxcar", the event itself (the default); the event convolved with "glover" or "spm" (human
         BOLD), "verhoef2025" (human brain) or "claron2021" (rat spinal cord), each of unit area; or "fir:N", one column for
         each of N blocks from the one in which the event begins.
+    contrasts : iterable of str
+        Contrasts of types, as for :func:`contrast_weights`; none by default.
     least_events : int
         Events of a type that good blocks show, at least, for a response to it; by default LEAST_EVENTS.
 
@@ -564,15 +613,20 @@ def design_of(
         while name in named:
             name += "_"
         named.append(name)
+    expected = {name: columns.sum(axis=1) for name, columns in responses.items()}
+    weights = {contrast: contrast_weights(contrast, types) for contrast in contrasts}
+    for contrast, of_types in weights.items():
+        expected[contrast] = np.sum([weight * expected[name] for name, weight in of_types.items()], axis=0)
     return Design(
         names=tuple(named),
         matrix=np.column_stack([*seen.values(), *own.values()]),
         responses=slices,
-        expected={name: columns.sum(axis=1) for name, columns in responses.items()},
+        expected=expected,
         shares=shares,
         problems=problems,
         is_bad=is_bad,
         hrf=hrf,
+        contrasts=weights,
     )
 
 
@@ -646,7 +700,7 @@ def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: ND
     lost = (times - recorded)[np.maximum(np.searchsorted(times, onsets, "right") - 1, 0)]
     is_same = [later.trial_type == earlier.trial_type for earlier, later in pairwise(in_order)]
     pauses = (np.diff(onsets) - np.diff(lost))[np.array(is_same, bool)]
-    longest = float(pauses.max()) if pauses.size else math.inf
+    longest = float(pauses.max()) if pauses.size else math.inf if moving else 0.0
     return min(SLOWEST_HZ, 1 / (PERIODS * max(longest, ROUNDING_S)))
 
 

@@ -318,5 +318,6 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         expected=np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0),
         course=course,
         correlations=correlations,
+        clusters=tuple(mass for found in maps for mass in found.clusters),
         n_active_smoothed=sum(n_smoothed) if n_smoothed else None,
     )

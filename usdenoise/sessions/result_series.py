@@ -301,8 +301,8 @@ class ResultSeries:
     flow : mapping
         Name -> flow image of the filtered stack; empty (the default) for a session.
     activations : mapping
-        Type of event -> its activation map, and "" -> F of the responses to all of several types; empty (the default)
-        without events.
+        Type of event or contrast -> its activation map, and "" -> F of the responses to all of several types; empty (the
+        default) without events.
     events : tuple of Event
         The events; overlapping ones of one type are joined. Empty by default.
     delay_s : float
@@ -452,7 +452,7 @@ class ResultSeries:
 
     @property
     def activation(self) -> dict[str, ActivationMap]:
-        """The activation by each type of event."""
+        """The activation by each type of event, and each contrast."""
         return {name: found for name, found in self.activations.items() if name}
 
     @property
@@ -613,18 +613,22 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     return doubts
 
 
-def activation_names(events: Iterable[Event], space: str = "-") -> dict[str, str]:
-    """Return a plain name for each type of event and, of several types, for "" (any), no two of which are the same.
+def activation_names(
+    events: Iterable[Event], contrasts: Iterable[str] = (), space: str = "-"
+) -> dict[str, str]:
+    """Return a plain name for each type of event, contrast and, of several types, "" (any), no two of which are the same.
 
     Parameters
     ----------
     events : iterable of Event
         The events.
+    contrasts : iterable of str
+        The contrasts, and the types as well if that is easier; none by default.
     space : str
         What stands for a run of white space, by default a hyphen.
     """
     types = list(dict.fromkeys(event.trial_type for event in events))
-    names = [*types, ""] if len(types) > 1 else types
+    names = [*types, *contrasts, *([""] if len(types) > 1 else [])]
     return distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
 
 
@@ -640,10 +644,10 @@ def activation_contents(
     spatial_axes : str
         Axis letters of the maps.
     maps : mapping
-        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values, with one more axis for free delays.
+        Type of event, contrast, or "" for any -> kind of image, of ACTIVATION -> its values, with one more axis for delays.
     """
-    groups = activation_names(events, space=" ")
-    types, arrays = ", ".join(filter(None, groups)), []
+    groups = activation_names(events, filter(None, maps), space=" ")
+    types, arrays = ", ".join(dict.fromkeys(event.trial_type for event in events)), []
     for name, images in maps.items():
         more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
         for kind, values in images.items():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from usdenoise.sessions.activation import (
     activation_maps,
     common_delay,
     fit_series,
+    noise_correlation,
     smoothed_series,
 )
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
@@ -30,13 +32,14 @@ from usdenoise.sessions.design import (
     Design,
     Event,
     check_design,
+    contrast_weights,
     delayed,
     design_of,
     is_within,
     joined_events,
     locked_correlation,
 )
-from usdenoise.sessions.regions import RegionResponse
+from usdenoise.sessions.regions import WHOLE_IMAGE, RegionResponse
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import Geometry
 
@@ -92,6 +95,7 @@ def check_activation(
         If the times of the blocks or, for smoothing, the pixel pitch are not known.
     """
     if not events:
+        session.refuse(["contrasts"], "requires events", "give {events} too")
         return
     geometry = recording.geometry
     if time_unit(geometry) != "s":
@@ -104,6 +108,8 @@ def check_activation(
     n_confounds = 0 if session.confounds == "none" else 2
     times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
     check_design(events, times, durations, session.hrf, n_confounds, is_planned)
+    for contrast in session.contrasts:
+        contrast_weights(contrast, joined_events(events))
     if not isinstance(session.delay, str) and session.delay and not is_planned:
         none_is_bad = np.zeros(len(times), bool)
         late = design_of(delayed(events, session.delay), times, durations, none_is_bad, hrf=session.hrf)
@@ -165,7 +171,8 @@ class _Modelled:
     def design(self, delay: float) -> Design:
         """Return the design for a delay of the response."""
         series, late = self.series, delayed(self.events, delay)
-        return design_of(late, series.time, self.durations, series.bad, self.confounds, series.options.hrf)
+        about = series.time, self.durations, series.bad, self.confounds
+        return design_of(late, *about, series.options.hrf, series.options.contrasts)
 
     def at(self, delay: float, smoothing_mm: float | None = None) -> BlockSeries:
         """Return the series and its design for a delay of the response, and another smoothing than that of the options."""
@@ -214,8 +221,9 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
 
 def _maps_at(modelled: Sequence[_Modelled], delay: float, fwhm: float | None = None) -> list[ActivationMaps]:
     """Return the maps of each series for a delay of the response, and a smoothing in mm, by default that of the options."""
-    rule = modelled[0].series.options.threshold
-    return activation_maps([each.at(delay, fwhm) for each in modelled], rule)
+    series = modelled[0].series
+    seed = 0 if series.fit is None else series.fit.options.seed
+    return activation_maps([each.at(delay, fwhm) for each in modelled], series.options.threshold, seed)
 
 
 def _n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
@@ -298,7 +306,7 @@ def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
 
 
 def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
-    """Return the response of a region to each type of event, by the linear model of the maps.
+    """Return the response of a region to each type of event, and each contrast, by the linear model of the maps.
 
     Parameters
     ----------
@@ -311,14 +319,29 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
     baseline = float(fitted.baseline[0]) if fitted.baseline[0] > 0 else math.nan
     for name in design.expected:
         change, statistic, p = np.full(design.columns_a_type, np.nan), math.nan, math.nan
-        if name in design.responses and np.isfinite(fitted.statistics[name][0]):
-            change = 100 * fitted.effects[design.responses[name], 0] / baseline
+        if name in design.tested and np.isfinite(fitted.statistics[name][0]):
+            change = 100 * design.tested[name] @ fitted.effects[:, 0] / baseline
             statistic, p = float(fitted.statistics[name][0]), float(fitted.p[name][0])
         has_error = not design.is_free and statistic != 0
         error = float(change[0] / statistic) if has_error else math.nan
         letter = "F" if design.is_free else "t"
         responses[name] = RegionResponse(name, tuple(change.tolist()), error, letter, statistic, p)
     return responses
+
+
+def region_correlations(series: ResultSeries) -> dict[tuple[str, str], tuple[float, int]]:
+    """Return the correlation of each pair of regions besides drift, motion and responses, and its degrees of freedom.
+
+    It is NaN if the times of the blocks are not known in s, and as for
+    :func:`usdenoise.sessions.activation.noise_correlation`.
+    """
+    # Regions are means of the series that are not smoothed.
+    unsmoothed = replace(series, options=replace(series.options, smoothing_mm=0.0))
+    design = _Modelled.of(unsmoothed, series.events).design(series.delay_s)
+    unit = 1.0 if series.time_unit == "s" else math.nan
+    courses = {name: unit * region.blood_power for name, region in series.region_series.items()}
+    pairs = combinations([name for name in courses if name != WHOLE_IMAGE], 2)
+    return {pair: noise_correlation(np.stack([courses[name] for name in pair], 1), design) for pair in pairs}
 
 
 def _motion_with_events(

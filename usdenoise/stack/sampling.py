@@ -48,6 +48,8 @@ class RandomStream(IntEnum):
     """Pixels that stand for all of them; the seed is always 0."""
     SAMPLED_FRAMES = 6
     """Frames of a session that stand for all of them."""
+    NULL_SIGNS = 7
+    """Signs of the blocks of a session without activation."""
 
     def generator(self, seed: int, block: int | None = None) -> np.random.Generator:
         """Return the generator of this stream for a seed, or of the part of it for a block, by its number."""
