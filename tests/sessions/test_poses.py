@@ -11,12 +11,14 @@ import nibabel
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.ndimage import gaussian_filter
 from scipy.special import stdtr
 from xarray import open_zarr
 
+import usdenoise
 from tests.sessions.scans import BLOCK_S, FOUR, IMAGE, LENGTH, RATE_HZ, scan
 from usdenoise import Acquisition, PosesResult, save, session
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
@@ -464,3 +466,21 @@ def test_what_does_not_go_together_is_an_error(in_turn: Any, tmp_path: Path) -> 
         session(stack_of(in_turn), LENGTH, poses=tmp_path / "missing.tsv")
     with pytest.raises(OptionError, match="paths requires a path for each position"):
         session(stack_of(in_turn), LENGTH, poses="paths")
+
+
+def test_a_picture_of_the_positions_for_a_paper(found: PosesResult) -> None:
+    """In an order, on one scale, with a scale bar instead of ticks."""
+    figure = Figure()
+    axes = usdenoise.plot(
+        found, "blood_power", ax=figure.subplots(), planes=[2, 0], scale_bar_mm=1.0, color_map="gray"
+    )
+    assert [each.get_title() for each in axes] == [found.planes[2], found.planes[0]]
+    images = [each.images[0] for each in axes]
+    assert {(image.get_clim(), image.get_cmap().name) for image in images} == {(images[0].get_clim(), "gray")}
+    brightest = found.mean_blood_power.max()
+    for image, pose in zip(images, (2, 0), strict=True):
+        wanted = 10 * np.log10(np.maximum(found.mean_blood_power[pose], 1e-30) / brightest)
+        np.testing.assert_allclose(image.get_array(), np.maximum(wanted, image.get_clim()[0]), atol=1e-4)
+    (bar,) = axes[0].lines
+    assert np.ptp(bar.get_xdata()) == pytest.approx(1.0)
+    assert len(usdenoise.plot(found, "activation", ax=Figure().subplots())) == N_POSES

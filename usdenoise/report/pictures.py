@@ -21,6 +21,7 @@ from usdenoise.report.panels import (
     ColorScale,
     Image,
     Layer,
+    Panel,
     add_title,
     axis_label,
     draw_panel,
@@ -505,7 +506,7 @@ def _draw_courses(lines: "Axes", series: ResultSeries) -> None:
     lines.grid(alpha=0.3)
 
 
-def plot(
+def plot(  # noqa: PLR0913
     result: DenoiseResult | ResultSeries,
     image: str = "power_doppler",
     *,
@@ -513,11 +514,15 @@ def plot(
     dynamic_range_db: float | None = None,
     colorbar: bool = True,
     trial_type: str | None = None,
-) -> "Axes":
+    color_map: str = COLOR_MAPS[0],
+    planes: Sequence[int] | None = None,
+    scale_bar_mm: float | None = None,
+) -> Any:
     """Draw an image of a result, depth downwards, and return the axes.
 
     Powers are in dB. Axes are in mm where the pixel pitch is known. For a volume the maximum over elevation is drawn, for
-    flow the strongest voxel. Power images of a session are means over the good blocks.
+    flow the strongest voxel. Power images of a session are means over the good blocks. The positions of the probe are drawn
+    side by side on one scale, in place of the axes.
 
     Parameters
     ----------
@@ -536,16 +541,22 @@ def plot(
         Whether a colour bar is added; by default True. An activation has two, and regions have a legend instead.
     trial_type : str, optional
         Type of event of an activation, or "any type" for F of several; by default the only one.
+    color_map : str
+        Colours of power, as for :class:`usdenoise.Display`; by default "inferno".
+    planes : sequence of int, optional
+        Numbers of the positions of the probe that are drawn, in this order; by default all.
+    scale_bar_mm : float, optional
+        Length of a scale bar, instead of the ticks; by default there are ticks.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.axes.Axes, or an array of them for several positions of the probe
 
     Raises
     ------
     OptionError
-        If the image is not known, shows flow and the stack is real, or the session has no such activation or no regions; and
-        for several positions of the probe, each of which has pictures of its own.
+        If the image is not known, shows flow and the stack is real, the session has no such activation or no regions, or the
+        pitch for a scale bar is not known.
 
     Examples
     --------
@@ -578,31 +589,56 @@ def plot(
         for text in legend.get_texts():
             text.set_parse_math(False)
         return ax
-    if series.planes:
-        problem = "several positions of the probe have no picture in common"
-        raise OptionError(problem, remedy="plot one of `poses` of the result")
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)
         layers = activation_layers(
-            activation.statistic, activation.active, series.means["blood_power"], spatial, activation.letter
+            *(activation.statistic, activation.active, series.means["blood_power"]),
+            *(spatial, activation.letter, series.planes),
         )
-    elif image in FLOW or image == "tsnr":
-        layers = [result_layer(image, series, Display(dynamic_range=dynamic_range_db))]
+    elif image in FLOW or image == "tsnr" or (series.planes and image in QUANTITIES):
+        display = Display(dynamic_range=dynamic_range_db, color_map=color_map)
+        layers = [result_layer(image, series, display)]
     else:
         view = front_view(decibels(series.means[image]), spatial)
         axes, quantity = view.rows + view.columns, QUANTITIES.get(image, "noise power")
-        panels, scale = power_layer(view.image, axes, dynamic_range_db, COLOR_MAPS[0], quantity)
+        panels, scale = power_layer(view.image, axes, dynamic_range_db, color_map, quantity)
         layers = [(panels, replace(scale, label=f"{quantity} (dB)"))]
+    shown = list(range(len(layers[0][0]))) if planes is None or not series.planes else [*planes]
+    figure, all_axes = ax.figure, np.array([ax])
+    if len(shown) > 1:
+        ax.remove()
+        all_axes = figure.subplots(1, len(shown), sharey=True)
     for number, (panels, scale) in enumerate(layers):
-        drawn = draw_panel(ax, panels[0], scale, spacing)
+        drawn = [
+            draw_panel(each, panels[at], scale, spacing) for each, at in zip(all_axes, shown, strict=True)
+        ]
         if colorbar:
             # The bar of the next layer, and its label, come between the axes and this bar.
             is_last = number == len(layers) - 1
-            label_colorbar(ax.figure.colorbar(drawn, ax=ax, pad=0.05 if is_last else 0.15), scale)
-    ax.set_xlabel(axis_label(panels[0].columns, spacing))
-    ax.set_ylabel(axis_label(panels[0].rows, spacing))
-    return ax
+            bar = figure.colorbar(drawn[0], ax=all_axes.tolist(), pad=0.05 if is_last else 0.15)
+            label_colorbar(bar, scale)
+    for each, at in zip(all_axes, shown, strict=True):
+        panel = panels[at]
+        each.set_title(panel.caption if series.planes else "", fontsize="small")
+        if scale_bar_mm is None:
+            each.set_xlabel(axis_label(panel.columns, spacing))
+        else:
+            _draw_scale_bar(each, panel, scale_bar_mm, spacing)
+    if scale_bar_mm is None:
+        all_axes[0].set_ylabel(axis_label(panels[0].rows, spacing))
+    return all_axes if series.planes else ax
+
+
+def _draw_scale_bar(subplot: "Axes", panel: Panel, length_mm: float, spacing: Mapping[str, float]) -> None:
+    """Draw a scale bar into the lower right corner of a panel, instead of ticks."""
+    if panel.columns not in spacing:
+        raise OptionError("a scale bar requires the pixel pitch", remedy="give {spacing_mm}")
+    height, width = panel.size(spacing)
+    subplot.set_axis_off()
+    left, right, depth = width * 0.96 - length_mm, width * 0.96, height * 0.95
+    subplot.plot([left, right], [depth, depth], color="white", linewidth=2)
+    subplot.text(right, depth, f"{length_mm:g} mm", color="white", ha="right", va="bottom", fontsize="small")
 
 
 def _activation(series: ResultSeries, trial_type: str | None) -> ActivationMap:
