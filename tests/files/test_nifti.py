@@ -198,7 +198,9 @@ def test_names_of_bids(tmp_path: Path) -> None:
     assert described["DatasetType"] == "derivative"
     assert described["GeneratedBy"][0]["Name"] == "usdenoise"
     judged = pd.read_csv(tmp_path / "out/quality-control.tsv", sep="\t", dtype=str)
-    assert {*judged["pwd_path"]} == {str(out["nifti"]), str(out["blood_nifti"])}
+    assert {*judged["pwd_path"]} == {
+        str(out[key].relative_to(tmp_path / "out")) for key in ("nifti", "blood_nifti")
+    }
     assert {*judged["n_timepoints"]} == {"2"}
     ignored = (tmp_path / "out/.bidsignore").read_text().split()
     named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
@@ -225,6 +227,7 @@ def test_names_of_bids(tmp_path: Path) -> None:
     assert again["nifti"] == tmp_path / "out/sub-02/fusi/sub-02_task-rest_desc-doppler_pwd.nii.gz"
     assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
     assert (tmp_path / "out/quality-control.tsv").read_text() == "a,b\n"
+    assert "is not a table of fusiqc" in json.loads(again["report"].read_text())["notes"][-1]
     assert not list((tmp_path / "out").glob("..*"))
 
 
@@ -258,13 +261,15 @@ def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     first = table()
     assert first["qc_status"].tolist() == ["good", "pending", "pending"]
     assert first["qc_notes"].tolist()[1] == r"no blood was found; a tab\tin it"
-    row = first.loc[str(images[1])]
+    # The data set may be moved
+    places = [str(image.relative_to(tmp_path)) for image in images]
+    row = first.loc[places[1]]
     keys = ["subject", "session", "task", "run", "n_timepoints"]
     assert row[keys].tolist() == ["01", "a", "rest", "2", "30"]
     assert row["session_label"] == "sub-01_ses-a_task-rest_run-2_desc-doppler"
     # A person rejects the second recording, and accepts the third one with its doubts.
-    first.loc[str(images[1]), ["qc_status", "qc_notes"]] = "bad", "moved"
-    first.loc[str(images[2]), "qc_status"] = "good"
+    first.loc[places[1], ["qc_status", "qc_notes"]] = "bad", "moved"
+    first.loc[places[2], "qc_status"] = "good"
     first.to_csv(table_path, sep="\t", index=False)
     judge_recordings(tmp_path, images, 40, ["the cutoff is unsure"])
     assert table()["qc_status"].tolist() == ["pending", "bad", "good"]
@@ -272,18 +277,29 @@ def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     # A person rejects one that was good, and leaves the notes of the software.
     judge_recordings(tmp_path, images[:1], 40, [])
     rejected = table()
-    rejected.loc[str(images[0]), "qc_status"] = "bad"
+    rejected.loc[places[0], "qc_status"] = "bad"
     # Notes are quoted, as pandas and fusiqc read them, and other columns stay.
-    rejected.loc[str(images[1]), "qc_notes"], rejected["rater"] = '"moved', "me"
+    rejected.loc[places[1], "qc_notes"], rejected["rater"] = '"moved', "me"
     rejected.to_csv(table_path, sep="\t", index=False)
     for _ in range(2):
         judge_recordings(tmp_path, images[:1], 40, [])
         assert table()["qc_status"].tolist() == ["bad", "bad", "good"]
         assert table()["qc_notes"].tolist()[1] == '"moved'
         assert table()["rater"].tolist() == ["me"] * 3
-    table_path.write_text("mine\n")
-    with pytest.raises(OutputError, match="is not a table of fusiqc; move or correct it"):
+    # What a person writes in a spreadsheet stays, in any words and encoding, also with absolute paths of earlier versions
+    by_spreadsheet = table()
+    by_spreadsheet.loc[places[0], ["pwd_path", "qc_status"]] = str(images[0]), " Reject"
+    text = by_spreadsheet.to_csv(sep="\t", index=False)
+    for encoding in ("utf-8-sig", "utf-16"):
+        table_path.write_bytes(text.encode(encoding))
         judge_recordings(tmp_path, images, 40, [])
+        assert sorted(table()["qc_status"].str.strip()) == ["Reject", "bad", "good"]
+        assert {*table()["pwd_path"]} == {*places}
+    for wrong in (b"mine\n", text.replace("\t", ";").encode(), text.replace("me", "\xfc").encode("latin-1")):
+        table_path.write_bytes(wrong)
+        with pytest.raises(OutputError, match=r"not a table of fusiqc .* not updated; move or correct it"):
+            judge_recordings(tmp_path, images, 40, [])
+        assert table_path.read_bytes() == wrong
 
 
 def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> None:

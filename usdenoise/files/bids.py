@@ -395,6 +395,29 @@ def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
         outputs.commit()
 
 
+def quality_table(root: Path) -> tuple[dict[str, None], dict[str, dict[str, str]]]:
+    """Return the columns of the table of fusiqc in a data set, and its rows by their paths; none if there is no table.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be read, or is another table.
+    """
+    path = root / _QUALITY
+    try:
+        table = csv.DictReader(io.StringIO(decoded(path.read_bytes()), newline=""), delimiter="\t")
+        if "pwd_path" not in (table.fieldnames or ()):
+            raise ValueError("no column is pwd_path")
+        # A person may have added columns
+        columns = dict.fromkeys((*_QUALITY_COLUMNS, *filter(None, table.fieldnames or ())))
+        return columns, {row["pwd_path"]: row for row in table if row["pwd_path"]}
+    except FileNotFoundError:
+        return dict.fromkeys(_QUALITY_COLUMNS), {}
+    except (OSError, ValueError, csv.Error) as error:
+        problem = f"{path} is not a table of fusiqc with tabs in UTF-8 or UTF-16, so it is not updated"
+        raise OutputError(problem, remedy="move or correct it") from error
+
+
 def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: Sequence[str]) -> None:
     """Write the rows of images into the table of fusiqc: good if nothing is doubtful, otherwise pending with the doubts.
 
@@ -417,33 +440,20 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
         If the table cannot be read or written.
     """
     status, notes = ("pending", "; ".join(doubts)) if doubts else ("good", _NOT_DOUBTFUL)
-    path, rows = root / _QUALITY, dict[str, dict[str, str]]()
-    columns = dict.fromkeys(_QUALITY_COLUMNS)
     # Other recordings may join the table at the same time.
     with locked(root, _QUALITY, _TABLE_WAIT_S):
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                table = csv.DictReader(file, delimiter="\t")
-                if "pwd_path" not in (table.fieldnames or ()):
-                    raise ValueError("no column is pwd_path")
-                rows |= {row["pwd_path"]: row for row in table}
-                # A person may have added some.
-                columns |= dict.fromkeys(table.fieldnames or ())
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, csv.Error) as error:
-            raise OutputError(f"{path} is not a table of fusiqc", remedy="move or correct it") from error
+        columns, rows = quality_table(root)
         for image in images:
             label = image.name.removesuffix("_pwd.nii.gz")
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
-            before = rows.get(str(image.absolute()), {})
-            # Only a good one may be of the software itself.
-            by_persons = ("bad",) if before.get("qc_notes") == _NOT_DOUBTFUL else ("bad", "good")
-            decision = (
-                before if before.get("qc_status") in by_persons else {"qc_status": status, "qc_notes": notes}
-            )
-            rows[str(image.absolute())] = before | {
-                "pwd_path": str(image.absolute()),
+            place = image.absolute().relative_to(root.absolute()).as_posix()
+            before = rows.pop(str(image.absolute()), None) or rows.get(place, {})
+            # Only a pending one, or a good one with the notes of the software, may be of the software itself.
+            known = str(before.get("qc_status") or "").strip().lower()
+            is_own = known in ("", "pending") or (known == "good" and before.get("qc_notes") == _NOT_DOUBTFUL)
+            decision = {"qc_status": status, "qc_notes": notes} if is_own else before
+            rows[place] = before | {
+                "pwd_path": place,
                 "session_label": label,
                 **{name: entities.get(name[:3], "") for name in ("subject", "session", "run")},
                 "task": entities.get("task", ""),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import OutputError, check_path
-from usdenoise.files.bids import bids_name, describe_derivative, judge_recordings
+from usdenoise.files.bids import bids_name, describe_derivative, judge_recordings, quality_table
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
@@ -240,6 +240,11 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
             # Content: the stack and the arrays of the main file
             content = main_content(series, job, source)
             results.notes += job.notes
+            if job.bids is not None:
+                try:
+                    quality_table(job.root)
+                except OutputError as error:
+                    results.notes.append(str(error))
             for file in files:
                 results.notes += write_result(file, file.suffix, content)
             for product in drawn:
