@@ -61,7 +61,7 @@ class ReadOptions(Options, group=Group.INPUT):
         None,
         "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
         "has no pixel pitch, or a wrong one.",
-        kind=kinds.positive_numbers("MM[,MM[,MM]]", ",", kinds.NUMBER, range(1, 4), kinds.SCALES),
+        kind=kinds.positive_numbers("MM[,MM[,MM]]", ",", kinds.NUMBER, range(1, 4), kinds.PITCHES_MM),
     )
 
     center_frequency_hz: float | None = option(

@@ -77,6 +77,9 @@ SCALES = (1e-6, 1e12)
 """Smallest and largest number that can be a rate, a pitch or a speed, in Hz, mm or mm/s. Others are damage or a slip of the
 hand, and no library draws their pictures and times."""
 
+PITCHES_MM = (1e-3, 5.0)
+"""Smallest and largest pixel pitch of ultrafast ultrasound: one in m or um is off by 1000."""
+
 
 def _names(value: Iterable[object]) -> tuple[str, ...]:
     if isinstance(value, str) or not value:

@@ -10,7 +10,7 @@ import numpy as np
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import SCALE_NAMES
-from usdenoise.options.kinds import SCALES
+from usdenoise.options.kinds import PITCHES_MM, SCALES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes, Found
 
@@ -78,7 +78,7 @@ class Metadata:
 PLAUSIBLE = {
     "frame_rate_hz": ("frame rate", "Hz", (10.0, 50e3), {"kHz": 1e3}),
     "center_frequency_hz": ("centre frequency", "Hz", (0.5e6, 100e6), {"kHz": 1e3, "MHz": 1e6}),
-    "spacing_mm": ("pixel pitch", "mm", (1e-3, 5.0), {"m": 1e3, "um": 1e-3}),
+    "spacing_mm": ("pixel pitch", "mm", PITCHES_MM, {"m": 1e3, "um": 1e-3}),
     "sound_speed_m_s": ("speed of sound", "m/s", SCALES, {}),
 }
 """Scale -> its name, its unit, the range of ultrafast ultrasound, and other units in which programs store it, with their
