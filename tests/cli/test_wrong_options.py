@@ -17,7 +17,8 @@ from usdenoise.options import FLAGS, DenoiseOptions
 WRONG_USAGE = {
     "run x.h5": [
         "--no-such-option", "another argument", "--frames=nonsense", "--frames=3", "--frames=0:1.5",
-        "--frame-rate=0", "--spacing=0.1,", "--spacing=-0.1", "--spacing=0.0001", "--spacing=100", "--spacing=0.1,0.1,0.1,0.1", "--rank=many", "--rank=0",
+        "--frame-rate=0", "--spacing=0.1,", "--spacing=-0.1", "--spacing=0.0001", "--spacing=100",
+        "--spacing=0.1,0.1,0.1,0.1", "--rank=many", "--rank=0",
         "--high-cutoff=2.5", "--high-cutoff=0", "--low-cutoff=-1", "--bad-frames=none", "--bad-frames=-2",
         "--bad-frames=0:3000000000", "--bad-frames=4:4", "--method=magic", "--preset=magic", "--products=color",
         "--dynamic-range=0", "--dynamic-range=40,10", "--dynamic-range=1,inf", "--seed=-1", "--threads=0", "--memory=much",
