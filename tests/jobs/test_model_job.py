@@ -189,6 +189,65 @@ def test_power_of_others_has_the_maps_of_nilearn(kind, tmp_path):
         assert found.activation[name].active.all() == (name == "on")
 
 
+def test_chosen_frames_have_their_own_times(tmp_path):
+    path = write_by_confusius(tmp_path, "rest.zarr")
+    part = model(path, regions={"all": np.ones((6, 5), bool)}, reading={"frames": slice(10, 40)})
+    np.testing.assert_allclose(part.time, TIMES[:30], rtol=1e-6)
+    np.testing.assert_array_equal(part.images["blood_power"], power()[10:40])
+
+
+def write_positions(path: Path, n_y: int = 1) -> Path:
+    """A .scan of two positions as MATLAB writes it: each sweep and position has three repetitions in turn."""
+    planes = np.stack([power(), 2 * power()], 1).reshape(N // 3, 3, 2, 6, 1, 5).swapaxes(1, 2)
+    ends = STEP_S * np.arange(1, 2 * N + 1).reshape(N, 2)
+    stored = {"Data": planes.repeat(n_y, 4), "time": ends, "voxelsToProbe": np.diag([1e-4, 4e-4, -5e-5, 1])}
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in stored.items():
+            array = file.create_dataset(name if name == "Data" else f"acqMetaData/{name}", data=values)
+            array.attrs["MATLAB_class"] = np.bytes_("double")
+    with path.open("r+b") as head:
+        head.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def test_a_scan_of_several_positions_has_the_times_of_each(tmp_path):
+    regions = {"all": np.ones((6, 5), bool)}
+    found = model(write_positions(tmp_path / "a.scan"), regions=regions)
+    np.testing.assert_allclose(found.block_times, STEP_S * (np.arange(2 * N).reshape(N, 2) + 0.5), rtol=1e-12)
+    for pose, factor in enumerate((1, 2)):
+        np.testing.assert_array_equal(found.poses[pose].images["blood_power"], factor * power())
+    assert found.geometry.spacing_mm == {"x": 0.1, "z": 0.05}
+    with pytest.raises(InputError, match="volumes at several positions"):
+        model(write_positions(tmp_path / "b.scan", n_y=2), regions=regions)
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "begins"),
+    [
+        ({"SliceTiming": [0, 0.1]}, [0, 0.1]),
+        ({"SliceTiming": [0, 0.1], "SliceEncodingDirection": "k-"}, [0.1, 0]),
+        ({"BlockTiming": [[STEP_S * n + late for late in (0.2, 0)] for n in range(N)]}, [0.2, 0]),
+        ({"SliceTiming": [0, 0]}, None),
+        ({"SliceTiming": [0, 0.1], "SliceEncodingDirection": "j"}, None),
+    ],
+)
+def test_slices_with_times_of_their_own_are_positions(sidecar, begins, tmp_path):
+    image = nibabel.Nifti1Image(np.stack([power(), power()], 1).transpose(3, 2, 1, 0), np.eye(4))
+    image.header.set_zooms((0.1, 0.05, 0.4, STEP_S))
+    nibabel.save(image, tmp_path / "a.nii")
+    regions = {"all": np.ones((2, 6, 5), bool)}
+    with pytest.raises(OptionError, match=r"the times of the images .* are not known"):
+        model(tmp_path / "a.nii", regions=regions)
+    (tmp_path / "a.json").write_text(json.dumps({"RepetitionTime": STEP_S, **sidecar}))
+    found = model(tmp_path / "a.nii", regions=regions)
+    assert isinstance(found, PosesResult) == (begins is not None)
+    if begins is None:
+        np.testing.assert_allclose(found.time, TIMES)
+    else:
+        wanted = STEP_S / 4 + STEP_S * np.arange(N)[:, None] + begins
+        np.testing.assert_allclose(found.block_times, wanted)
+
+
 def test_a_stack_of_power_needs_its_times_and_no_negative_value(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["power"] = power()
