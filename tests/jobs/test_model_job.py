@@ -284,4 +284,15 @@ def test_the_responses_of_many_sessions_are_one_table(tmp_path):
     written = (tmp_path / "out" / "region_responses.tsv").read_text().splitlines(keepends=True)
     assert written == ["session\tday\tpose\t" + head, *responses]
     assert "left, on" in (tmp_path / "out" / "region_responses.html").read_text()
+    # Sessions of one name are told apart; a free response has a column for each block.
+    for folder, columns in {"day1": "change", "day2": "change_0\tchange_1"}.items():
+        (tmp_path / "more" / folder).mkdir(parents=True)
+        text = f"region\ttrial_type\t{columns}\nleft\ton\t1.5{chr(9) * columns.count(chr(9))}\n"
+        (tmp_path / "more" / folder / "mouse_region_responses.tsv").write_text(text)
+    joined = report_of("model", "--collect", tmp_path / "more", "-o", tmp_path / "both")
+    assert joined["n_sessions"] == 2
+    head, first, second = (tmp_path / "both" / "region_responses.tsv").read_text().splitlines()
+    assert head == "session\tday\tpose\tregion\ttrial_type\tchange\tchange_0\tchange_1"
+    assert first == "day1/mouse\tn/a\tn/a\tleft\ton\t1.5\tn/a\tn/a"
+    assert second == "day2/mouse\tn/a\tn/a\tleft\ton\tn/a\t1.5\tn/a"
     refused(cli("model", "--collect", tmp_path / "out", "-o", tmp_path / "x"), "no table of responses")

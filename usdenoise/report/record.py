@@ -167,9 +167,8 @@ class ActivationRecord:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
         if self.clusters:
-            rule = (
-                f"{counted(len(self.clusters), 'cluster')} of a mass up to {max(self.clusters):.4g}; {rule}"
-            )
+            n_clusters = counted(len(self.clusters), "cluster")
+            rule = f"{n_clusters} of a mass up to {max(self.clusters):.4g}; {rule}"
         return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
@@ -729,9 +728,7 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             low_cutoff=of_pose.low_cutoff,
             certainty="" if of_pose.fit is None else of_pose.fit.cutoff_certainty.value,
             is_own=of_pose.fit is not None and of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
-            blood_to_noise_db=None
-            if of_pose.picture_quality is None
-            else of_pose.picture_quality.blood_to_noise_db,
+            blood_to_noise_db=getattr(of_pose.picture_quality, "blood_to_noise_db", None),
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
             moves_pixels=_largest_shift(of_pose.block_records),

@@ -132,15 +132,14 @@ def scan_page(
         HTML. Every text is escaped.
     """
     source, command, options = report.input, report.command, dict(report.requested.get("session", {}))
-    doubted, remarked = [doubt.sentence for doubt in report.doubts], list(report.notes)
+    doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     methods = {"In full": methods_paragraph(report)}
     if isinstance(report, Report):
-        options, remarked = dict(report.parameters), remarks(report)
+        options = dict(report.parameters)
         methods = {"In short": methods_paragraph(report, is_short=True), **methods}
         if report.method != "svd":
-            options["sampling"] = (
-                f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
-            )
+            subset = f"{report.sampling:g} of a pixel subset"
+            options["sampling"] = f"{subset}, {report.sampled_share} of all entries"
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
     told = [*doubted, *remarked, getattr(report, "estimate", "")]
