@@ -175,13 +175,12 @@ def model(series: tuple[Path, ...], output: Path, console: Console, **values: ob
     if len(series) > 1:
         raise click.BadParameter("give one series, or folders of results with --collect", param_hint="SERIES")
     arguments = flags.job_arguments({**values, "estimator": ()})
-    arguments["session_options"] = SessionOptions(**flags.requested(SessionOptions, values))
+    session_options = SessionOptions(**flags.requested(SessionOptions, values))
     arguments["regions"] = _named(arguments["regions"])
-    del arguments["options"]
     from usdenoise.jobs.model_job import run_model
 
-    watcher = JobView(console)
-    report = run_model(series[0], output, **arguments, command=typed_command(), watcher=watcher)
+    arguments |= {"command": typed_command(), "watcher": JobView(console)}
+    report = run_model(series[0], output, session_options, **arguments)
     show_summary(console, report)
 
 

@@ -170,12 +170,10 @@ def _of_nifti(path: Path, interval_s: float | None) -> ResultSeries:
     with suppress(FileNotFoundError):
         fields = json.loads(sidecar.read_text(encoding="utf-8"))
     zooms, (unit, of_time) = image.header.get_zooms(), image.header.get_xyzt_units()
-    if interval_s is None and "VolumeTiming" in fields:
-        begins = np.array(fields["VolumeTiming"], np.float64)
-    else:
-        seconds = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}.get(of_time, 0.0)
-        step = interval_s or fields.get("RepetitionTime") or float(f"{seconds * zooms[3]:.7g}")
-        begins = _even_times(path, len(values), step)
+    seconds = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}.get(of_time, 0.0)
+    step = interval_s or fields.get("RepetitionTime") or float(f"{seconds * zooms[3]:.7g}")
+    timing = None if interval_s else fields.get("VolumeTiming")
+    begins = np.array(timing, np.float64) if timing else _even_times(path, len(values), step)
     if len(begins) != len(values):
         raise InputError(f"{sidecar.name} has {len(begins)} times, and {path} {len(values)} images")
     duration = float(fields.get("FrameAcquisitionDuration", np.median(np.diff(begins))))

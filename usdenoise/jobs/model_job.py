@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError, check_path
+from usdenoise.errors import OptionError
 from usdenoise.files.input_files import sha256
 from usdenoise.files.power_series import read_power_series
 from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.poses_job import over_positions
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_inputs import Reading, events_of
-from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
+from usdenoise.jobs.session_inputs import events_of
+from usdenoise.options import SessionOptions
 from usdenoise.pipeline.recording import Block, Recording, Window
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord, input_record
@@ -29,31 +29,23 @@ from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation
 
 
-def run_model(  # noqa: PLR0913
-    path: str | Path,
-    folder: str | Path,
-    *,
-    session_options: SessionOptions | None = None,
-    regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
-    reading: Reading | None = None,
-    display: Display | None = None,
-    output: Output | None = None,
-    overwrite: bool = False,
-    command: list[str] | None = None,
-    watcher: Progress | None = None,
+def run_model(
+    path: Path, folder: Path, session: SessionOptions, overwrite: bool, watcher: Progress, **about: Any
 ) -> dict[str, Any]:
     """Model a series of power images that exists, and write the maps, regions and responses with their page.
 
     Parameters
     ----------
-    path : str or Path
+    path : Path
         As for :func:`usdenoise.files.power_series.read_power_series`.
-    folder : str or Path
+    folder : Path
         Folder of the results.
-    session_options : SessionOptions, optional
+    session : SessionOptions
         The events and the model.
-    regions, reading, display, output, overwrite, command, watcher
-        As for :func:`usdenoise.jobs.session_job.run_session`.
+    overwrite, watcher
+        As for :func:`usdenoise.run`.
+    **about
+        Further fields of :class:`usdenoise.jobs.job.Job`: regions, options, reading, display, output and command.
 
     Returns
     -------
@@ -65,24 +57,10 @@ def run_model(  # noqa: PLR0913
     UsdenoiseError
         For anything that the user can mend.
     """
-    check_path(path)
-    path, session = Path(path), session_options or SessionOptions()
-    name = path.name.removesuffix(".gz").rpartition(".")[0].removesuffix("_sequence")
-    job = Job(
-        paths=(path,),
-        name=f"{name}_model",
-        root=Path(folder),
-        options=DenoiseOptions(),
-        reading=reading or {},
-        session=session,
-        display=display or Display(),
-        output=output or Output(),
-        regions=regions or {},
-        events=session.events,
-        command=command,
-        is_model=True,
-    )
-    return carry_out(job, _model_of_file, overwrite, watcher or Progress())
+    stem = Path(path.name.removesuffix(".gz")).stem.removesuffix("_sequence")
+    about |= {"session": session, "events": session.events, "is_model": True}
+    job = Job(paths=(path,), name=f"{stem}_model", root=folder, **about)
+    return carry_out(job, _model_of_file, overwrite, watcher)
 
 
 def _model_of_file(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
@@ -129,10 +107,8 @@ def model_of(
         replace(each, options=session, event_doubts=(), events=(), activations={})
         for each in series.by_pose.values() or [series]
     ]
-    plan, drawn = None, drawn_regions(regions)
-    if isinstance(series, PoseSeries):
-        plane, plan = bare[0].geometry, series.plan
-        drawn = {name: partial(over_positions, plane, region) for name, region in drawn.items()}
+    plane, plan = bare[0].geometry, series.plan if isinstance(series, PoseSeries) else None
+    drawn = {name: partial(over_positions, plane, region) for name, region in drawn_regions(regions).items()}
     for number, each in enumerate(bare):
         check_activation(_as_recording(each), events, session, is_planned=number > 0)
     masks = region_masks(drawn, series.geometry) if drawn else {}

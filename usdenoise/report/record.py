@@ -5,7 +5,7 @@ Every key of the JSON object is a field here, and is always present; its value i
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -417,7 +417,7 @@ class ModelReport:
         The blocks of a session; None for a run.
     """
 
-    verdict: str
+    verdict: str = ""
     doubts: tuple[Doubt, ...]
     timings_s: dict[str, float]
     peak_memory_bytes: int
@@ -428,7 +428,7 @@ class ModelReport:
     command: tuple[str, ...] | None
     requested: dict[str, Any]
     sequence: SequenceRecord | None
-    output_bytes: dict[str, int | None]
+    output_bytes: dict[str, int | None] = field(default_factory=dict)
     memory_limit_bytes: int | None = None
 
     @property
@@ -606,7 +606,6 @@ def report_of(
         note for note in dict.fromkeys((*source.assumptions, *of_poses)) if note not in doubted
     )
     common = ModelReport(
-        verdict="",
         doubts=doubts,
         timings_s=dict(timings_s),
         peak_memory_bytes=peak_memory_bytes(),
@@ -617,7 +616,6 @@ def report_of(
         command=None if command is None else tuple(command),
         requested=dict(requested),
         sequence=_sequence(series, pages) if series.is_session else None,
-        output_bytes={},
     )
     if result is None or picture is None:
         return replace(common, verdict="; ".join(common.sentences))
