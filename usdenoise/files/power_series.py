@@ -250,7 +250,10 @@ def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultS
         scaled = (image.ravel() / level for image, level in zip(blood, usual, strict=True))
         why, _ = find_bad_blocks([BlockLevel(image) for image in scaled])
     good = blood[[not reason for reason in why]]
-    mean = np.nanmean(good, axis=0, dtype=np.float64).astype(blood.dtype)
+    mean, spread = (
+        over(good, axis=0, dtype=np.float64).astype(blood.dtype) for over in (np.nanmean, np.nanstd)
+    )
+    tsnr = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
     names = ("motion", "gain", *(f"shift_{letter}" for letter in geometry.pixel_axes))
     moved = np.stack([of_blocks.get(name, np.full(len(times), np.nan)) for name in names], axis=1)
     blocks = [
@@ -275,7 +278,7 @@ def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultS
         geometry=geometry,
         images={"power_doppler": blood}
         | {name: of_blocks[name] for name in POWER_IMAGES if name in of_blocks},
-        means=means or {"power_doppler": mean, "blood_power": mean},
+        means=means or {"power_doppler": mean, "blood_power": mean, "tsnr": tsnr},
         attributes={**POWER_IMAGES, "tsnr": {"unit": "1"}},
         block_records=tuple(blocks),
     )

@@ -148,7 +148,7 @@ class SessionResult(ResultSeries):
             If xarray is not installed.
         """
         contents = {array.name: array for array in self.contents()}
-        images = [contents[name] for name in POWER_IMAGES]
+        images = [contents[name] for name in POWER_IMAGES if name in contents]
         return series_to_dataset(images, contents["time"], self.geometry, contents.get(SLICE_TIME))
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
