@@ -100,6 +100,8 @@ def test_the_command_writes_what_a_session_writes_of_its_events(tmp_path):
     assert "Activation: on" in page
     assert "general linear model" in page
     assert "Choice of the cutoff" not in page
+    assert "smoothing_mm" in page
+    assert "gain_correction" not in page
     refused(cli("model", series, "-o", tmp_path / "model", *asked), "exists")
     refused(
         cli("model", tmp_path / "mouse" / "b00.h5", "-o", tmp_path / "other", *asked),

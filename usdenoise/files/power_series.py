@@ -115,6 +115,9 @@ def _of_session(path: Path, contents: Contents) -> ResultSeries:
         problem = f"{path} is the series of an earlier version, without the motion of its blocks"
         raise InputError(problem, remedy="filter it again")
     poses = tuple(json.loads(str(attributes.get("poses", ("[]", ""))[0])))
+    # The rate of images of others is not plausible as one of frames
+    rate: Any = attributes.get("frame_rate_hz", (None, ""))[0]
+    geometry = replace(geometry, frame_rate_hz=rate and float(rate), assumptions=())
     shape, n_axes = geometry.shape, 2 if poses else 1
 
     def stored(named: Mapping[str, str], of_shape: tuple[int, ...]) -> dict[str, NDArray[Any]]:
@@ -125,7 +128,7 @@ def _of_session(path: Path, contents: Contents) -> ResultSeries:
     names = {"time": "slice_time" if poses else "time", **{name: name for name in OF_BLOCKS}}
     of_blocks = stored({name: name for name in POWER_IMAGES}, shape) | stored(names, shape[:n_axes])
     means = {**{name: f"mean_{name}" for name in POWER_IMAGES}, "tsnr": "tsnr"}
-    return _series(replace(geometry, assumptions=()), of_blocks, stored(means, shape[1:]), poses)
+    return _series(geometry, of_blocks, stored(means, shape[1:]), poses)
 
 
 def _of_scan(path: Path, contents: Contents) -> ResultSeries:

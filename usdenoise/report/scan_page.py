@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from usdenoise.options.job_options import ModelKeywords
 from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.charts import Carpet, Chart, template
 from usdenoise.report.record import ModelReport, Report
@@ -131,7 +132,8 @@ def scan_page(
     str
         HTML. Every text is escaped.
     """
-    source, command, options = report.input, report.command, dict(report.requested.get("session", {}))
+    source, command, asked = report.input, report.command, report.requested.get("session", {})
+    options = {name: asked[name] for name in ("events", *ModelKeywords.__annotations__) if name in asked}
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     methods = {"In full": methods_paragraph(report)}
     if isinstance(report, Report):
