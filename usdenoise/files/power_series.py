@@ -243,6 +243,7 @@ def _series(geometry: Geometry, of_blocks: Arrays, means: Arrays, poses: tuple[s
 
 def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultSeries:
     """Return the series of one position of the probe; bad blocks and means that are not known are found by the power."""
+    powers = {name: of_blocks[name] for name in POWER_IMAGES if name in of_blocks}
     blood, times = of_blocks["blood_power"], of_blocks["time"]
     if "bad" in of_blocks:
         why = ["bad by its file" * bool(is_bad) for is_bad in of_blocks["bad"]]
@@ -252,11 +253,12 @@ def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultS
         usual = np.maximum(median_filter(levels, LASTING), TINY)
         scaled = (image.ravel() / level for image, level in zip(blood, usual, strict=True))
         why, _ = find_bad_blocks([BlockLevel(image) for image in scaled])
-    good = blood[[not reason for reason in why]]
-    mean, spread = (
-        over(good, axis=0, dtype=np.float64).astype(blood.dtype) for over in (np.nanmean, np.nanstd)
-    )
-    tsnr = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+    if not means:
+        good = blood[[not reason for reason in why]].astype(np.float64)
+        mean, spread = np.nanmean(good, axis=0), np.nanstd(good, axis=0)
+        tsnr = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+        found = {"power_doppler": mean, "blood_power": mean, "tsnr": tsnr}
+        means = {name: values.astype(blood.dtype) for name, values in found.items()}
     names = ("motion", "gain", *(f"shift_{letter}" for letter in geometry.pixel_axes))
     moved = np.stack([of_blocks.get(name, np.full(len(times), np.nan)) for name in names], axis=1)
     blocks = [
@@ -279,9 +281,8 @@ def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultS
         fit=None,
         picture_quality=None,
         geometry=geometry,
-        images={"power_doppler": blood}
-        | {name: of_blocks[name] for name in POWER_IMAGES if name in of_blocks},
-        means=means or {"power_doppler": mean, "blood_power": mean, "tsnr": tsnr},
+        images={"power_doppler": blood, **powers},
+        means=means,
         attributes={**POWER_IMAGES, "tsnr": {"unit": "1"}},
         block_records=tuple(blocks),
     )
