@@ -100,6 +100,8 @@ def test_the_command_writes_what_a_session_writes_of_its_events(tmp_path):
     assert "Activation: on" in page
     assert "general linear model" in page
     assert "Choice of the cutoff" not in page
+    assert "smoothing_mm" in page
+    assert "gain_correction" not in page
     refused(cli("model", series, "-o", tmp_path / "model", *asked), "exists")
     refused(
         cli("model", tmp_path / "mouse" / "b00.h5", "-o", tmp_path / "other", *asked),
@@ -189,6 +191,79 @@ def test_power_of_others_has_the_maps_of_nilearn(kind, tmp_path):
         assert found.activation[name].active.all() == (name == "on")
 
 
+def test_the_command_and_the_files_of_the_power_of_others(tmp_path):
+    path, events = write_scan(tmp_path), write_events(tmp_path / "events.tsv", OTHERS)
+    report_of("model", path, "-o", tmp_path / "out", "--events", events)
+    page = (tmp_path / "out" / "rest_model_report.html").read_text()
+    assert "Power Doppler" in page
+    assert "Blood map" not in page
+    found = model(path, events=OTHERS)
+    assert set(found.to_xarray().data_vars) == {"power_doppler", "blood_power"}
+    for suffix in ("h5", "mat", "zarr"):
+        again = model(found.save(tmp_path / f"a.{suffix}"), events=OTHERS)
+        np.testing.assert_allclose(again.time, found.time)
+        assert_same(again, found)
+
+
+def test_chosen_frames_have_their_own_times(tmp_path):
+    path = write_by_confusius(tmp_path, "rest.zarr")
+    part = model(path, regions={"all": np.ones((6, 5), bool)}, reading={"frames": slice(10, 40)})
+    np.testing.assert_allclose(part.time, TIMES[:30], rtol=1e-6)
+    np.testing.assert_array_equal(part.images["blood_power"], power()[10:40])
+
+
+def write_positions(path: Path, n_y: int = 1) -> Path:
+    """A .scan of two positions as MATLAB writes it: each sweep and position has three repetitions in turn."""
+    planes = np.stack([power(), 2 * power()], 1).reshape(N // 3, 3, 2, 6, 1, 5).swapaxes(1, 2)
+    ends = STEP_S * np.arange(1, 2 * N + 1).reshape(N, 2)
+    stored = {"Data": planes.repeat(n_y, 4), "time": ends, "voxelsToProbe": np.diag([1e-4, 4e-4, -5e-5, 1])}
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in stored.items():
+            array = file.create_dataset(name if name == "Data" else f"acqMetaData/{name}", data=values)
+            array.attrs["MATLAB_class"] = np.bytes_("double")
+    with path.open("r+b") as head:
+        head.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    return path
+
+
+def test_a_scan_of_several_positions_has_the_times_of_each(tmp_path):
+    regions = {"all": np.ones((6, 5), bool)}
+    found = model(write_positions(tmp_path / "a.scan"), regions=regions)
+    np.testing.assert_allclose(found.block_times, STEP_S * (np.arange(2 * N).reshape(N, 2) + 0.5), rtol=1e-12)
+    for pose, factor in enumerate((1, 2)):
+        np.testing.assert_array_equal(found.poses[pose].images["blood_power"], factor * power())
+    assert found.geometry.spacing_mm == {"x": 0.1, "z": 0.05}
+    with pytest.raises(InputError, match="volumes at several positions"):
+        model(write_positions(tmp_path / "b.scan", n_y=2), regions=regions)
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "begins"),
+    [
+        ({"SliceTiming": [0, 0.1]}, [0, 0.1]),
+        ({"SliceTiming": [0, 0.1], "SliceEncodingDirection": "k-"}, [0.1, 0]),
+        ({"BlockTiming": [[STEP_S * n + late for late in (0.2, 0)] for n in range(N)]}, [0.2, 0]),
+        ({"SliceTiming": [0, 0]}, None),
+        ({"SliceTiming": [0, 0.1], "SliceEncodingDirection": "j"}, None),
+    ],
+)
+def test_slices_with_times_of_their_own_are_positions(sidecar, begins, tmp_path):
+    image = nibabel.Nifti1Image(np.stack([power(), power()], 1).transpose(3, 2, 1, 0), np.eye(4))
+    image.header.set_zooms((0.1, 0.05, 0.4, STEP_S))
+    nibabel.save(image, tmp_path / "a.nii")
+    regions = {"all": np.ones((2, 6, 5), bool)}
+    with pytest.raises(OptionError, match=r"the times of the images .* are not known"):
+        model(tmp_path / "a.nii", regions=regions)
+    (tmp_path / "a.json").write_text(json.dumps({"RepetitionTime": STEP_S, **sidecar}))
+    found = model(tmp_path / "a.nii", regions=regions)
+    assert isinstance(found, PosesResult) == (begins is not None)
+    if begins is None:
+        np.testing.assert_allclose(found.time, TIMES)
+    else:
+        wanted = STEP_S / 4 + STEP_S * np.arange(N)[:, None] + begins
+        np.testing.assert_allclose(found.block_times, wanted)
+
+
 def test_a_stack_of_power_needs_its_times_and_no_negative_value(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["power"] = power()
@@ -225,4 +300,15 @@ def test_the_responses_of_many_sessions_are_one_table(tmp_path):
     written = (tmp_path / "out" / "region_responses.tsv").read_text().splitlines(keepends=True)
     assert written == ["session\tday\tpose\t" + head, *responses]
     assert "left, on" in (tmp_path / "out" / "region_responses.html").read_text()
+    # Sessions of one name are told apart; a free response has a column for each block.
+    for folder, columns in {"day1": "change", "day2": "change_0\tchange_1"}.items():
+        (tmp_path / "more" / folder).mkdir(parents=True)
+        text = f"region\ttrial_type\t{columns}\nleft\ton\t1.5{chr(9) * columns.count(chr(9))}\n"
+        (tmp_path / "more" / folder / "mouse_region_responses.tsv").write_text(text)
+    joined = report_of("model", "--collect", tmp_path / "more", "-o", tmp_path / "both")
+    assert joined["n_sessions"] == 2
+    head, first, second = (tmp_path / "both" / "region_responses.tsv").read_text().splitlines()
+    assert head == "session\tday\tpose\tregion\ttrial_type\tchange\tchange_0\tchange_1"
+    assert first == "day1/mouse\tn/a\tn/a\tleft\ton\t1.5\tn/a\tn/a"
+    assert second == "day2/mouse\tn/a\tn/a\tleft\ton\tn/a\t1.5\tn/a"
     refused(cli("model", "--collect", tmp_path / "out", "-o", tmp_path / "x"), "no table of responses")

@@ -274,14 +274,11 @@ def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
     for pose in sequence.poses:
         blood = pose.blood_to_noise_db
+        shown = "no blood" if blood is None else f"blood {blood:.1f} dB over noise"
+        filtered = [f"{pose.low_cutoff} components removed, {pose.certainty}", shown]
         words = [
             *([] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]),
-            *([f"{pose.low_cutoff} components removed, {pose.certainty}"] if pose.certainty else []),
-            *(
-                [f"blood {blood:.1f} dB over noise"]
-                if blood is not None
-                else ["no blood"] * bool(pose.certainty)
-            ),
+            *(filtered if pose.certainty else []),
             f"{pose.n_bad} of {pose.n_blocks} blocks bad",
             *(f"{count} pixels active by {name}" for name, count in pose.n_active.items()),
         ]

@@ -12,7 +12,7 @@ from usdenoise.cli import flags
 from usdenoise.cli.console import Clock, Console, JobView, print_json, print_line, show_summary, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output, SessionOptions
-from usdenoise.options.job_options import MODEL_NAMES, NO_PRODUCTS
+from usdenoise.options.job_options import NO_PRODUCTS, ModelKeywords
 
 if TYPE_CHECKING:
     from usdenoise.clutter.clutter_cutoff import CommonCutoff
@@ -142,34 +142,16 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
 @click.command(
     "model",
     cls=flags.GroupedCommand,
-    often=(
-        "--output",
-        "--overwrite",
-        "--events",
-        "--region",
-        "--hrf",
-        "--delay",
-        "--threshold",
-        "--smoothing",
-    ),
+    often=("--output", "--overwrite", "--events", "--region"),
     examples=[
-        (
-            "usdenoise model out/mouse_sequence.h5 --events events.tsv -o model",
-            "Other events, without filtering again",
-        ),
-        (
-            "usdenoise model rest.scan --region v1=mask.nii.gz -o model",
-            "Regions of the power Doppler of a scanner",
-        ),
-        (
-            "usdenoise model --collect day1 day2 -o group",
-            "The responses of regions in many sessions as one table",
-        ),
+        ("usdenoise model mouse_sequence.h5 --events other.tsv -o model", "Other events, nothing filtered"),
+        ("usdenoise model rest.scan --region v1=mask.png -o model", "Regions of the power of a scanner"),
+        ("usdenoise model --collect day1 day2 -o group", "Responses in many sessions as one table"),
     ],
 )
 @click.argument("series", nargs=-1, required=True, type=flags.PathType(), metavar="SERIES")
 @flags.config_option
-@flags.flags_of(SessionOptions, *MODEL_NAMES)
+@flags.flags_of(SessionOptions, "events", *ModelKeywords.__annotations__)
 @flags.flags_of(JobOptions, "regions", "collect")
 @flags.reading_flags
 @flags.flags_of(JobOptions, "output", required=True)
@@ -187,23 +169,18 @@ def model(series: tuple[Path, ...], output: Path, console: Console, **values: ob
         from usdenoise.jobs.collect_job import collect
 
         joined = collect(series, output, bool(values["overwrite"]))
-        rows = [
-            ("sessions", str(joined["n_sessions"])),
-            ("rows", str(joined["n_rows"])),
-            *joined["output"].items(),
-        ]
-        console.show_rows(joined, rows)
+        counts = [(name, str(joined[f"n_{name}"])) for name in ("sessions", "rows")]
+        console.show_rows(joined, [*counts, *joined["output"].items()])
         return
     if len(series) > 1:
         raise click.BadParameter("give one series, or folders of results with --collect", param_hint="SERIES")
     arguments = flags.job_arguments({**values, "estimator": ()})
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
-    regions = _named(arguments.pop("regions"))
-    del arguments["options"]
+    arguments["regions"] = _named(arguments["regions"])
     from usdenoise.jobs.model_job import run_model
 
-    arguments |= {"session_options": session_options, "regions": regions, "watcher": JobView(console)}
-    report = run_model(series[0], output, **arguments, command=typed_command())
+    arguments |= {"command": typed_command(), "watcher": JobView(console)}
+    report = run_model(series[0], output, session_options, **arguments)
     show_summary(console, report)
 
 

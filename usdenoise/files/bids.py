@@ -120,13 +120,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     try:
         with readable(path):
             text = decoded(path.read_bytes())
-        lines = io.StringIO(text, newline="")
-        has_tabs = "\t" in text
-        rows = (
-            csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-            if has_tabs
-            else csv.DictReader(lines)
-        )
+        with_tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+        rows = csv.DictReader(io.StringIO(text, newline=""), **(with_tabs if "\t" in text else {}))
         return [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error

@@ -1,9 +1,11 @@
 """The responses of the regions of many sessions as one table: ``usdenoise model --collect``."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,6 @@ from usdenoise.report.charts import Chart, template
 
 RESPONSES = "_region_responses.tsv"
 """End of the name of the table of a session."""
-
-COLUMNS = ("session", "day", "pose", "region", "n_pixels", "trial_type", "change", "standard_error", "t", "p")
-"""Columns of the table of all sessions, those of the tables among them."""
 
 
 def collect(folders: Sequence[Path], output: Path, overwrite: bool = False) -> dict[str, Any]:
@@ -44,42 +43,41 @@ def collect(folders: Sequence[Path], output: Path, overwrite: bool = False) -> d
     InputError
         If there is no table of responses.
     """
-    found = {path for folder in folders for path in folder.rglob(f"*{RESPONSES}")}
+    found = {path for folder in folders for path in folder.resolve().rglob(f"*{RESPONSES}")}
     paths = sorted(found, key=lambda path: natural_key(str(path)))
+    names = [path.name.removesuffix(RESPONSES) for path in paths]
+    if len({*names}) < len(names):
+        # Folders tell sessions of one name apart
+        common = os.path.commonpath(paths)
+        names = [path.relative_to(common).as_posix().removesuffix(RESPONSES) for path in paths]
     rows = [
-        {"session": path.name.removesuffix(RESPONSES), "day": _day_of(path), **row}
-        for path in paths
+        {"session": name, "day": _day_of(path), "pose": "n/a", **row}
+        for name, path in zip(names, paths, strict=True)
         for row in read_rows(path)
     ]
     if not rows:
-        raise InputError(
-            f"no table of responses (*{RESPONSES}) is in {', '.join(map(str, folders))}",
-            remedy="give folders of results with {events} and {regions}",
-        )
-    columns = {name: np.array([row.get(name) or "n/a" for row in rows]) for name in COLUMNS}
-    charts = dict[str, Chart]()
+        problem = f"no table of responses (*{RESPONSES}) is in {', '.join(map(str, folders))}"
+        raise InputError(problem, remedy="give folders of results with {events} and {regions}")
+    of_all = dict.fromkeys(chain.from_iterable(rows))
+    columns = {name: np.array([row.get(name) or "n/a" for row in rows]) for name in of_all}
+    courses = dict[str, dict[int, float]]()
     for row in rows:
-        title = ", ".join(
-            filter(None, (row["region"], row.get("pose") and f"pose {row['pose']}", row["trial_type"]))
-        )
-        same = [
-            each
-            for each in rows
-            if all(each.get(key) == row.get(key) for key in ("region", "pose", "trial_type"))
-        ]
-        changes = [float(each.get("change", "nan").replace("n/a", "nan")) for each in same]
-        charts[title] = Chart(
-            title, "session", "% of the baseline", range(1, len(same) + 1), changes, level=(0.0, "")
-        )
-    sessions = [*dict.fromkeys(row["session"] for row in rows)]
+        pose = f"pose {row['pose']}" if row["pose"] != "n/a" else ""
+        title = ", ".join(filter(None, (row["region"], pose, row["trial_type"])))
+        change = float((row.get("change") or "n/a").replace("n/a", "nan"))
+        courses.setdefault(title, {})[names.index(row["session"]) + 1] = change
+    charts = [
+        Chart(title, "session", "% of the baseline", [*course], [*course.values()], level=(0.0, ""))
+        for title, course in courses.items()
+    ]
     with OutputFolder(output, overwrite) as outputs:
         table, page = (outputs.reserve(f"region_responses.{kind}") for kind in ("tsv", "html"))
         table.write_text(tsv_text(columns))
-        shown = {"name": "Responses of regions", "charts": [*charts.values()], "sessions": sessions}
-        page.write_text(template("collect.html").render(shown))
-        names = dict(zip(("wrote", "page"), map(str, outputs.finals), strict=True))
+        shown = {"name": "Responses of regions", "charts": charts, "sessions": names}
+        page.write_text(template("collect.html").render(shown), encoding="utf-8")
+        files = dict(zip(("wrote", "page"), map(str, outputs.finals), strict=True))
         outputs.commit()
-    return {"n_sessions": len(sessions), "n_rows": len(rows), "output": names}
+    return {"n_sessions": len(names), "n_rows": len(rows), "output": files}
 
 
 def _day_of(path: Path) -> str:

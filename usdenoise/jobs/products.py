@@ -85,10 +85,13 @@ def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:
     on_page = ("png",) if job.output.judges_blood else ()
 
     def write(series: ResultSeries) -> None:
+        # Power whose noise is not known is no blood map
+        is_power = name == "blood_power" and "noise_power" not in series.means
+        shown = "power_doppler" if is_power else name
         for kind in dict.fromkeys((*on_page, *places)):
-            drawn = pictures.draw_picture(name, series, job.name, job.display, kind)
+            drawn = pictures.draw_picture(shown, series, job.name, job.display, kind)
             if kind in on_page:
-                results.pictures[name] = drawn
+                results.pictures[shown] = drawn
             if kind in places:
                 places[kind].write_bytes(drawn)
 

@@ -18,7 +18,7 @@ from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks
-from usdenoise.jobs.model_job import model_of, remodelled
+from usdenoise.jobs.model_job import model_of
 from usdenoise.jobs.products import save
 from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.jobs.session_job import filter_files, filter_series
@@ -148,7 +148,7 @@ class SessionResult(ResultSeries):
             If xarray is not installed.
         """
         contents = {array.name: array for array in self.contents()}
-        images = [contents[name] for name in POWER_IMAGES]
+        images = [contents[name] for name in POWER_IMAGES if name in contents]
         return series_to_dataset(images, contents["time"], self.geometry, contents.get(SLICE_TIME))
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
@@ -442,17 +442,16 @@ def model(
     (72, 56)
     """
     (of_model,) = parted(keywords, ModelKeywords)
-    session_options = SessionOptions(**of_model)
+    session_options, is_labelled = SessionOptions(**of_model), False
     known, notes = session_inputs.events_of(list(events) if isinstance(events, Iterator) else events)
-    if isinstance(source, ResultSeries):
-        chosen = replace(source.options, **{name: getattr(session_options, name) for name in of_model})
-        result = _result(remodelled(source, chosen, known, regions or {}), source.is_labelled)
+    if isinstance(source, SessionResult):
+        series: ResultSeries = source
+        is_labelled = source.is_labelled
     else:
-        power = read_power_series(Path(source), reading or {}, session_options.block_interval_s)
-        result, notes = (
-            _result(model_of(power, session_options, known, regions or {})),
-            [*power.notes, *notes],
-        )
+        series = read_power_series(Path(source), reading or {}, session_options.block_interval_s)
+        notes = [*series.geometry.assumptions, *notes]
+    chosen = replace(series.options, **of_model)
+    result = _result(model_of(series, chosen, known, regions or {}), is_labelled)
     for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
         logger.warning("%s", sentence)
     return result

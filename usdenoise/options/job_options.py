@@ -344,23 +344,35 @@ class SessionOptions(Options, group=Group.SESSION):
             )
 
 
-MODEL_NAMES = (
-    *("events", "contrasts", "hrf", "delay", "confounds", "threshold", "smoothing_mm", "block_interval_s"),
-)
-"""Options of a session that a model of its series has."""
-
-
-class BlockKeywords(TypedDict, total=False):
-    """The fields of :class:`usdenoise.options.SessionOptions` that a session without files has; None is the default."""
+class ResponseKeywords(TypedDict, total=False):
+    """The fields of :class:`usdenoise.options.SessionOptions` that every session and model has; None is the default."""
 
     block_interval_s: float | None
-    registration: bool | None
-    gain_correction: bool | None
     hrf: str | None
     delay: float | str | None
 
 
-class SeriesKeywords(BlockKeywords, total=False):
+class MapKeywords(TypedDict, total=False):
+    """The fields of activation maps that a session and a model of its series have."""
+
+    confounds: str | None
+    threshold: str | None
+    contrasts: Sequence[str] | None
+    smoothing_mm: float | None
+
+
+class ModelKeywords(ResponseKeywords, MapKeywords, total=False):
+    """The options of :func:`usdenoise.model`."""
+
+
+class BlockKeywords(ResponseKeywords, total=False):
+    """The fields of :class:`usdenoise.options.SessionOptions` that a session without files has."""
+
+    registration: bool | None
+    gain_correction: bool | None
+
+
+class SeriesKeywords(BlockKeywords, MapKeywords, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
 
     blocks: slice | None
@@ -368,23 +380,7 @@ class SeriesKeywords(BlockKeywords, total=False):
     pose_step_mm: float | None
     skip_bad_files: bool | None
     bad_blocks: str | None
-    confounds: str | None
-    threshold: str | None
-    contrasts: Sequence[str] | None
-    smoothing_mm: float | None
     until_idle_s: float | None
-
-
-class ModelKeywords(TypedDict, total=False):
-    """The fields of :class:`usdenoise.options.SessionOptions` of a model in Python; None is the default."""
-
-    hrf: str | None
-    delay: float | str | None
-    confounds: str | None
-    threshold: str | None
-    smoothing_mm: float | None
-    contrasts: Sequence[str] | None
-    block_interval_s: float | None
 
 
 class LiveKeywords(StackKeywords, BlockKeywords, DenoiseKeywords, total=False):

@@ -140,11 +140,8 @@ def block_charts(series: ResultSeries) -> Sequence[Chart | Carpet]:
     """
     blocks, mean = series.block_records, series.means["blood_power"]
     blood = series.images["blood_power"].astype(np.float64)
-    is_blood = (
-        series.vessels
-        if "noise_power" not in series.means
-        else blood_pixels(mean, series.means["noise_power"])
-    )
+    noise = series.means.get("noise_power")
+    is_blood = series.vessels if noise is None else blood_pixels(mean, noise)
     lines: dict[str, _Curve] = {}
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)

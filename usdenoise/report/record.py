@@ -5,7 +5,7 @@ Every key of the JSON object is a field here, and is always present; its value i
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -167,9 +167,8 @@ class ActivationRecord:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
         if self.clusters:
-            rule = (
-                f"{counted(len(self.clusters), 'cluster')} of a mass up to {max(self.clusters):.4g}; {rule}"
-            )
+            n_clusters = counted(len(self.clusters), "cluster")
+            rule = f"{n_clusters} of a mass up to {max(self.clusters):.4g}; {rule}"
         return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
@@ -418,7 +417,7 @@ class ModelReport:
         The blocks of a session; None for a run.
     """
 
-    verdict: str
+    verdict: str = ""
     doubts: tuple[Doubt, ...]
     timings_s: dict[str, float]
     peak_memory_bytes: int
@@ -429,7 +428,7 @@ class ModelReport:
     command: tuple[str, ...] | None
     requested: dict[str, Any]
     sequence: SequenceRecord | None
-    output_bytes: dict[str, int | None]
+    output_bytes: dict[str, int | None] = field(default_factory=dict)
     memory_limit_bytes: int | None = None
 
     @property
@@ -607,7 +606,6 @@ def report_of(
         note for note in dict.fromkeys((*source.assumptions, *of_poses)) if note not in doubted
     )
     common = ModelReport(
-        verdict="",
         doubts=doubts,
         timings_s=dict(timings_s),
         peak_memory_bytes=peak_memory_bytes(),
@@ -618,7 +616,6 @@ def report_of(
         command=None if command is None else tuple(command),
         requested=dict(requested),
         sequence=_sequence(series, pages) if series.is_session else None,
-        output_bytes={},
     )
     if result is None or picture is None:
         return replace(common, verdict="; ".join(common.sentences))
@@ -729,9 +726,7 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             low_cutoff=of_pose.low_cutoff,
             certainty="" if of_pose.fit is None else of_pose.fit.cutoff_certainty.value,
             is_own=of_pose.fit is not None and of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
-            blood_to_noise_db=None
-            if of_pose.picture_quality is None
-            else of_pose.picture_quality.blood_to_noise_db,
+            blood_to_noise_db=getattr(of_pose.picture_quality, "blood_to_noise_db", None),
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
             moves_pixels=_largest_shift(of_pose.block_records),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from usdenoise.options.job_options import ModelKeywords
 from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.charts import Carpet, Chart, template
 from usdenoise.report.record import ModelReport, Report
@@ -131,16 +132,16 @@ def scan_page(
     str
         HTML. Every text is escaped.
     """
-    source, command, options = report.input, report.command, dict(report.requested.get("session", {}))
-    doubted, remarked = [doubt.sentence for doubt in report.doubts], list(report.notes)
+    source, command, asked = report.input, report.command, report.requested.get("session", {})
+    options = {name: asked[name] for name in ("events", *ModelKeywords.__annotations__) if name in asked}
+    doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     methods = {"In full": methods_paragraph(report)}
     if isinstance(report, Report):
-        options, remarked = dict(report.parameters), remarks(report)
+        options = dict(report.parameters)
         methods = {"In short": methods_paragraph(report, is_short=True), **methods}
         if report.method != "svd":
-            options["sampling"] = (
-                f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
-            )
+            subset = f"{report.sampling:g} of a pixel subset"
+            options["sampling"] = f"{subset}, {report.sampled_share} of all entries"
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
     told = [*doubted, *remarked, getattr(report, "estimate", "")]

@@ -27,8 +27,7 @@ def displacement_text(displacement: float, geometry: GriddedStack) -> str:
 
 def cautions(report: ModelReport) -> list[str]:
     """Return the sentences of the doubts about the results, and then the remarks."""
-    others = remarks(report) if isinstance(report, Report) else report.notes
-    return [*(doubt.sentence for doubt in report.doubts), *others]
+    return [*(doubt.sentence for doubt in report.doubts), *remarks(report)]
 
 
 def conditional(summary: str, report: ModelReport) -> str:
@@ -36,14 +35,16 @@ def conditional(summary: str, report: ModelReport) -> str:
     return f"if the doubts are unfounded: {summary}" if report.doubts and summary else summary
 
 
-def remarks(report: Report) -> list[str]:
+def remarks(report: ModelReport) -> list[str]:
     """Return a sentence for each thing that a user should know before the results are used, besides the doubts.
 
     Parameters
     ----------
-    report : Report
+    report : ModelReport
         The report of a job.
     """
+    if not isinstance(report, Report):
+        return list(report.notes)
     has_poses = report.sequence is not None and len(report.sequence.poses) > 0
     sentences = []
     if report.n_missing > 0:
@@ -124,12 +125,8 @@ def methods_paragraph(report: ModelReport, is_short: bool = False) -> tuple[str,
     # What was removed from the blocks, of all positions of the probe
     low, removed, is_own, own_poses, errors, n_silent = 0, "", False, list[str](), None, 0
     if isinstance(report, Report):
-        low, removed, is_own, n_silent = (
-            report.low_cutoff,
-            str(report.low_cutoff),
-            report.cutoff.is_own,
-            report.n_silent,
-        )
+        low, is_own, n_silent = report.low_cutoff, report.cutoff.is_own, report.n_silent
+        removed = str(low)
         # Held-out errors at the start and of the iteration that was used, if it is lower
         started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
         if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:

@@ -504,7 +504,7 @@ class ResultSeries:
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
         images = self.images.items()
         arrays = [NamedArray(name, values, f"t{spatial}", about[name]) for name, values in images]
-        for name in (*POWER_NAMES, "noise_power"):
+        for name in filter(self.means.__contains__, (*POWER_NAMES, "noise_power")):
             over_blocks = {**about[name], "meaning": "over the good blocks"}
             arrays.append(NamedArray(f"mean_{name}", self.means[name], spatial, over_blocks))
         arrays += [
