@@ -258,7 +258,7 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
 
 
 def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
-    assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0)
+    assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0, 1.0)
     design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
     found = maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)["on"]
     assert np.isnan(found.t).all()
@@ -302,8 +302,9 @@ def test_motion_that_follows_the_events_correlates_and_other_motion_does_not() -
         "pressure": np.where(since < 8, np.sin(np.pi * since / 8) ** 2, 0),
     }
     for course in locked.values():
-        correlation, size = locked_correlation(course + TIMES**2, TIMES, DURATIONS, events)
+        correlation, size, p = locked_correlation(course + TIMES**2, TIMES, DURATIONS, events)
         assert correlation > 0.6
+        assert p < 1e-6
         assert 0.1 < size < 0.6
     others = [rng.standard_normal(N), np.sin(2 * np.pi * TIMES / 6.3), TIMES**2, np.ones(N)]
     found = [locked_correlation(values, TIMES, DURATIONS, events)[0] for values in others]
@@ -311,8 +312,9 @@ def test_motion_that_follows_the_events_correlates_and_other_motion_does_not() -
     assert found[2:] == pytest.approx([0, 0], abs=1e-6)
     # Chance gives no correlation on average, and in a short session neither.
     part = (TIMES[:20], DURATIONS[:20], events[:1])
-    chance = [locked_correlation(rng.standard_normal(20), *part)[0] for _ in range(200)]
-    assert np.median(chance) < 0.3
+    chance = np.array([locked_correlation(rng.standard_normal(20), *part) for _ in range(200)])
+    assert np.median(chance[:, 0]) < 0.3
+    assert np.mean(chance[:, 2] < 0.1) == pytest.approx(0.1, abs=3 * np.sqrt(0.1 * 0.9 / 200))
 
 
 @pytest.fixture(scope="module")
