@@ -30,7 +30,7 @@ from usdenoise.phantom.motion_and_noise import blood_rise
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import BlockSeries, activation_maps, fit_series
 from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
-from usdenoise.sessions.session_activation import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
+from usdenoise.sessions.session_activation import CHANCE, MATERIAL, MOST_LOCKED, motion_measures
 
 SHAPE, BLOCK_S, INTERVAL_S = (48, 48, 200), 0.4, 0.6
 COMMON: dict[str, Any] = {
@@ -155,10 +155,9 @@ def measure(found: Mapping[str, Any]) -> dict[str, Any]:
         name: locked_correlation(np.where(is_bad, np.nan, values), times, durations, events)
         for name, values in motions.items()
     }
-    n_known = np.count_nonzero(~is_bad)
     measures["doubted"] = any(
-        correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[name]
-        for name, (correlation, size) in measures["locked"].items()
+        correlation > MOST_LOCKED and p * len(motions) < CHANCE and size > MATERIAL[name]
+        for name, (correlation, size, p) in measures["locked"].items()
     )
     return measures
 

@@ -709,6 +709,31 @@ def test_a_short_event_that_raises_little_blood_is_no_large_change(made: Scan) -
     assert "change by more than" not in doubts_of(found)
 
 
+def test_few_active_pixels_and_motion_by_chance_raise_no_doubt(quick: SessionResult) -> None:
+    """Five active pixels that change by 300 % do, and motion that follows the events at one of five positions."""
+    events, rng = [Event(*row) for row in TABLE], np.random.default_rng(0)
+    on = quick.activation["on"].expected
+
+    def doubted(*all_series: Any) -> str:
+        found = with_activation(all_series, events)
+        return "; ".join(doubt.sentence for series in found for doubt in series.event_doubts)
+
+    def moved(size: float = 0) -> Any:
+        shifts = rng.normal(0, 0.2, (24, 2)) + size * on[:, None]
+        pairs = zip(quick.block_records, shifts.tolist(), strict=True)
+        return replace(
+            quick, block_records=tuple(replace(block, shift_pixels=tuple(each)) for block, each in pairs)
+        )
+
+    for n_active in (1, 4, 5):
+        blood = 100 + rng.standard_normal(quick.images["blood_power"].shape)
+        blood.reshape(24, -1)[:, np.flatnonzero(quick.vessels)[:n_active]] *= (0.2 + 0.6 * on)[:, None]
+        sentences = doubted(replace(quick, images={**quick.images, "blood_power": blood}))
+        assert ("change by more than" in sentences) == (n_active == 5)
+    assert not any(doubted(*(moved() for _ in range(5))) for _ in range(4))
+    assert "follows the events" in doubted(*(moved() for _ in range(4)), moved(0.6))
+
+
 def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     def found(events: Any) -> dict[str, ActivationMap]:
         return session(short, LENGTH // 2, events=events, **QUICK).activation

@@ -8,9 +8,10 @@ from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaincc
+from scipy.special import fdtrc, gammainc, gammaincc
 
 from usdenoise.errors import InputError, OptionError
+from usdenoise.linalg.tall_matrices import TINY
 from usdenoise.system.text import counted
 
 LEAST_FREE = 4
@@ -635,7 +636,7 @@ def locked_correlation(
     times: NDArray[np.float64],
     durations: NDArray[np.float64],
     events: Sequence[Event],
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     """Return how much of a measure of the blocks follows the events of one type.
 
     Parameters
@@ -653,10 +654,12 @@ def locked_correlation(
         columns. It is 0 for a measure that does not follow the events.
     size : float
         Standard deviation of the part that follows them, in the unit of the measure.
+    p : float
+        Probability of this correlation or a larger one in white noise, by F; 1 where there is none.
     """
     known = np.isfinite(values)
     if np.count_nonzero(known) < LEAST_FREE:
-        return 0.0, 0.0
+        return 0.0, 0.0, 1.0
     found = [response_of(events, times, durations, hrf)[known] for hrf in ("boxcar", f"{FIR}{LOCKED_BLOCKS}")]
     trend = np.polynomial.polynomial.polyvander(times[known] - times[known].mean(), 2)
     basis = np.linalg.qr(trend)[0]
@@ -664,10 +667,12 @@ def locked_correlation(
     n_columns, n_free = int(np.linalg.matrix_rank(columns)), int(known.sum()) - trend.shape[1]
     energy = float(np.sum(measure**2))
     if n_free - n_columns < 1 or not n_columns or not energy > 0:
-        return 0.0, 0.0
+        return 0.0, 0.0, 1.0
     fitted = columns @ np.linalg.lstsq(columns, measure)[0]
-    unexplained = (energy - float(np.sum(fitted**2))) / energy * n_free / (n_free - n_columns)
-    return math.sqrt(max(0.0, 1 - unexplained)), float(fitted.std())
+    rest = max(energy - float(np.sum(fitted**2)), 0.0) / (n_free - n_columns)
+    f = float(np.sum(fitted**2)) / n_columns / max(rest, TINY)
+    correlation = math.sqrt(max(0.0, 1 - rest / (energy / n_free)))
+    return correlation, float(fitted.std()), float(fdtrc(n_columns, n_free - n_columns, f))
 
 
 def recorded_time(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
@@ -705,9 +710,13 @@ def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: ND
 
 
 def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:
-    """Return the cosines of the discrete cosine transform of type 2 up to a frequency in Hz, without the constant."""
+    """Return the cosines of the discrete cosine transform of type 2 up to a frequency in Hz, from the second on.
+
+    The line of the drift stands for the first, half a period, of whose energy it has 99 %. With both, the rest of the line
+    would be faster than drift, and take energy from the responses.
+    """
     n = len(times)
     step = float(times[-1] - times[0]) / max(n - 1, 1)
     n_waves = min(n - 1, math.floor(2 * n * step * below))
-    phases = [np.pi / n * (np.arange(n) + 0.5) * number for number in range(1, n_waves + 1)]
+    phases = [np.pi / n * (np.arange(n) + 0.5) * number for number in range(2, n_waves + 1)]
     return [math.sqrt(2 / n) * np.cos(phase) for phase in phases]

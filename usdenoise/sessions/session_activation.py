@@ -8,6 +8,7 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
 from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import OptionError
@@ -54,9 +55,9 @@ MORE_SHIFTED = 1.3
 """Active pixels, or gain of the likelihood, with another delay over those with the delay as it is, from which the delay is
 doubtful."""
 
-MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
-"""Correlation of the motion of the image with the events above which an activation is doubtful, and the same in standard
-errors of a correlation by chance, 1 / sqrt(n_blocks)."""
+MOST_LOCKED, CHANCE = 0.5, 0.05
+"""Correlation of the motion of the image with the events above which an activation is doubtful, and the usual level of
+significance: how often such a doubt may arise in a session by chance."""
 
 MATERIAL = {"motion": 0.05, "framewise_displacement": 0.05, "displacement": 0.05, "tissue_power": 0.3}
 """Measure of the motion of the tissue -> standard deviation of the part that follows the events, in wavelengths within a
@@ -64,8 +65,7 @@ block, in pixels from block to block, or in dB, from which it matters."""
 
 MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
 """Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
-above which an activation is doubtful."""
-
+above which an activation is doubtful. Their number must be above what this share gives by chance: 5 of 5, or 9 of 10."""
 
 MOST_PLANNED = 10_000
 """Blocks of a live session that are still to come within the events, at most."""
@@ -215,8 +215,9 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
             for maps, with_width in zip(proposed, smoothed, strict=True):
                 n_smoothed = int(with_width[name].active.sum())
                 maps[name] = replace(maps[name], smoothing_mm=width, n_active_smoothed=n_smoothed)
+    n_tests = sum(len(each.motions) * len(types) for each in modelled)
     pairs = zip(modelled, proposed, strict=True)
-    return [_with_maps(each, delay, maps, timing) for each, maps in pairs]
+    return [_with_maps(each, delay, maps, timing, n_tests) for each, maps in pairs]
 
 
 def _maps_at(modelled: Sequence[_Modelled], delay: float, fwhm: float | None = None) -> list[ActivationMaps]:
@@ -268,13 +269,13 @@ def _delay_doubts(
 
 
 def _with_maps(
-    modelled: _Modelled, delay: float, maps: ActivationMaps, timing: Sequence[Doubt]
+    modelled: _Modelled, delay: float, maps: ActivationMaps, timing: Sequence[Doubt], n_tests: int
 ) -> ResultSeries:
-    """Return a series with its maps, the responses of its regions, and the doubts about them."""
+    """Return a series with its maps, the responses of its regions, and the doubts, after some tests of motion in all."""
     series, design, types = modelled.series, modelled.design(delay), joined_events(modelled.events)
     of_types, locked = dict[str, ActivationMap](), list[Doubt]()
     for name, events in types.items():
-        correlations, doubts = _motion_with_events(name, events, modelled)
+        correlations, doubts = _motion_with_events(name, events, modelled, n_tests)
         of_types[name] = replace(maps[name], correlations=correlations)
         locked += doubts
     return replace(
@@ -345,16 +346,15 @@ def region_correlations(series: ResultSeries) -> dict[tuple[str, str], tuple[flo
 
 
 def _motion_with_events(
-    name: str, events: Sequence[Event], modelled: _Modelled
+    name: str, events: Sequence[Event], modelled: _Modelled, n_tests: int
 ) -> tuple[dict[str, float], list[Doubt]]:
     """Return how each measure of motion correlates with the events of a type, and the doubt about the strongest."""
     correlations, strongest, series = dict[str, float](), (0.0, ""), modelled.series
     for measure, values in modelled.motions.items():
         at = np.where(series.bad, np.nan, values)
-        correlation, size = locked_correlation(at, series.time, modelled.durations, events)
+        correlation, size, p = locked_correlation(at, series.time, modelled.durations, events)
         correlations[measure] = correlation
-        n_known = max(int(np.isfinite(at).sum()), 1)
-        if correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[measure]:
+        if correlation > MOST_LOCKED and p * n_tests < CHANCE and size > MATERIAL[measure]:
             unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
             sentence = (
                 f"the {measure.replace('_', ' ')} follows the events '{name}' (correlation {correlation:.2f}, {size:.2g} "
@@ -436,14 +436,14 @@ def _activation_doubts(
         if n_active and is_rest.any() and noise is not None:
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
-            if n_outside > MOST_DOUBTFUL * n_active:
+            if bdtrc(n_outside - 1, n_active, MOST_DOUBTFUL) < CHANCE:
                 yield Doubt("activation", f"{n_outside} {of_type} are outside the vessels in blocks at rest")
         assert found.change is not None
         # The change is the one of a long event. A short one does not reach it.
         peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
         changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
         n_large = n_active - int((changes <= MOST_CHANGE).sum())
-        if n_large > MOST_DOUBTFUL * n_active:
+        if bdtrc(n_large - 1, n_active, MOST_DOUBTFUL) < CHANCE:
             yield Doubt("activation", f"{n_large} {of_type} change by more than {MOST_CHANGE:.0f} %")
 
 
