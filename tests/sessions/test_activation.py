@@ -459,6 +459,23 @@ def test_clusters_are_found_where_single_pixels_are_too_weak_and_not_in_noise(hr
     assert hits["cluster:0.05"] > 1.2 * hits["fdr:0.05"] > 0
 
 
+@pytest.mark.parametrize("hrf", ["boxcar", "fir:1"])
+def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
+    """Of pixels without neighbours, as F is the square of t."""
+    on = [Event(0.6 * first, 0.6, "on") for first in range(5, N, 5)]
+    series, pixels = noise(33), np.indices((16, 12)).sum(axis=0) % 2 == 0
+    series[[range(5, N, 5)], :6] += 0.15
+    # No good block sees "other", so that F of any type is that of one column.
+    bad = NONE_BAD.copy()
+    bad[[8, 22]] = True
+    events = [*on, Event(0.6 * 8, 0.6, "other"), Event(0.6 * 22, 0.6, "other")]
+    wanted = maps_of(series, pixels, design(bad, events), "cluster:0.05")["on"].active
+    assert wanted[:6].any()
+    for name in ("", "on") if hrf == "fir:1" else ("",):
+        found = maps_of(series, pixels, design(bad, events, hrf=hrf), "cluster:0.05")[name]
+        np.testing.assert_array_equal(found.active, wanted)
+
+
 def test_the_f_of_several_types_finds_responses_of_any() -> None:
     """In either direction, and nothing where no type has a response."""
     types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
