@@ -425,7 +425,10 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         return None
     # At the edge of the range the likelihood may still rise: one block more shows whether it does
     delays = np.arange(-number - 4, number + 5) * step / 4
-    halves = [[_half(series, half) for series in all_series] for half in range(2)]
+    first = (np.indices(all_series[0].in_vessels.shape) // DELAY_TILE).sum(axis=0) % 2 == 0
+    halves = [
+        [replace(one, in_vessels=one.in_vessels & half) for one in all_series] for half in (first, ~first)
+    ]
     summed = np.sum([[_delay_gains(series, types, delays) for series in half] for half in halves], axis=1)
     gains, rising, total = summed[:, 0, 1:], summed[:, 1, 1:].sum(axis=0) > 0, summed[:, 0, 1:].sum(axis=0)
 
@@ -454,12 +457,6 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         if not any(of_series[name].active.any() for of_series in maps):
             return None
     return FoundDelay(delay, bool(rising[run[0]]), fall_s, float(total[run].max() / summed[:, 0, 0].sum()))
-
-
-def _half(series: BlockSeries, half: int) -> BlockSeries:
-    """Return a series with the vessels of one half of the image, 0 or 1."""
-    is_in_half = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0) % 2 == half
-    return replace(series, in_vessels=series.in_vessels & is_in_half)
 
 
 def _late(series: BlockSeries, types: Mapping[str, Sequence[Event]], delay: float) -> BlockSeries:

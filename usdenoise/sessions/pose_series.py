@@ -151,16 +151,17 @@ class PoseSeries(ResultSeries):
         """Return the arrays of the result, as files and xarray have them."""
         of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated", *self.movement}
         arrays = {array.name: array for array in super().contents() if array.name not in of_sweeps}
-        blood = arrays["blood_power"]
-        arrays["blood_power"] = replace(
-            blood, attributes={**blood.attributes, "poses": json.dumps(self.names)}
-        )
-        names, of_block = {"poses": ", ".join(self.names)}, dict(arrays["time"].attributes)
-        of_sweep = {**of_block, "volume_acquisition_duration": self.sweep_duration}
+        blood, time = arrays["blood_power"], arrays["time"]
+        of_blood = {**blood.attributes, "poses": json.dumps(self.names)}
+        arrays["blood_power"] = replace(blood, attributes=of_blood)
         meaning = "middle of each sweep over the positions, from the first frame of the first file"
-        of_sweep["meaning"] = meaning
-        of_block["meaning"] = "middle of the block of each position in each sweep"
-        arrays["time"] = replace(arrays["time"], attributes=of_sweep)
+        of_sweep = {"volume_acquisition_duration": self.sweep_duration, "meaning": meaning}
+        arrays["time"] = replace(time, attributes={**time.attributes, **of_sweep})
+        names, meaning = (
+            {"poses": ", ".join(self.names)},
+            "middle of the block of each position in each sweep",
+        )
+        of_block = {**time.attributes, "meaning": meaning}
         bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}
         of_blocks = [
             NamedArray(SLICE_TIME, self.block_times, f"t{POSE_AXIS}", {**of_block, **names}),
@@ -288,13 +289,12 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
     """Return the activation maps of all positions as one; its course is the mean over the active pixels of all."""
     first, active = maps[0], np.stack([found.active for found in maps])
 
-    def stacked(name: str) -> NDArray[np.float32] | None:
-        values = [getattr(found, name) for found in maps]
-        if values[0] is None:
-            return None
-        # A response with free delays has them first.
-        return np.stack(values, axis=-first.active.ndim - 1)
-
+    # A response with free delays has them first.
+    images = {name: [getattr(found, name) for found in maps] for name in ("t", "f", "change")}
+    known = {name: values for name, values in images.items() if values[0] is not None}
+    stacked: dict[str, Any] = {
+        name: np.stack(values, axis=-first.active.ndim - 1) for name, values in known.items()
+    }
     # The response that the blocks of a sweep expect, on the mean, and the course of the pixels that are active
     sums, counts = np.zeros((2, len(joined.block_records)))
     for found, places in zip(maps, joined.sweeps, strict=True):
@@ -310,9 +310,7 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         correlations[measure] = max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
     return replace(
         first,
-        t=stacked("t"),
-        f=stacked("f"),
-        change=stacked("change"),
+        **stacked,
         active=active,
         threshold=min(thresholds, default=None),
         expected=np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0),
