@@ -329,50 +329,43 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     from scipy.ndimage import gaussian_filter
     from scipy.special import fdtrc, stdtr
 
-    shape, n_pixels = images[0].shape, images[0].size
-    series, estimators = [image.reshape(-1) for image in images], dict[bytes, _Estimator]()
-    lags = np.full(n_pixels, np.nan)
+    shape, estimators, n_responses = images[0].shape, dict[bytes, _Estimator](), design.n_responses
+    series, (lags, rho, baseline) = [image.reshape(-1) for image in images], np.full((3, *shape), np.nan)
     for pixels, values, estimator in _groups(series, design, estimators):
-        lags[pixels] = estimator.residual_lag(values)
+        lags.flat[pixels] = estimator.residual_lag(values)
     is_known = np.isfinite(lags)
-    weight = gaussian_filter(is_known.astype(float).reshape(shape), NOISE_PIXELS).ravel()
-    lag = gaussian_filter(np.where(is_known, lags, 0).reshape(shape), NOISE_PIXELS).ravel()
-    lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
-    n_responses, baseline, rho = design.n_responses, np.full(n_pixels, np.nan), np.full(n_pixels, np.nan)
-    effects, tested_at_once = np.full((n_responses, n_pixels), np.nan), design.tested
-    statistics = {name: np.full(n_pixels, np.nan) for name in tested_at_once}
-    p = {name: np.ones(n_pixels) for name in tested_at_once}
+    weight = gaussian_filter(is_known.astype(float), NOISE_PIXELS)
+    lag = gaussian_filter(np.where(is_known, lags, 0), NOISE_PIXELS)
+    lag = np.divide(lag, weight, out=np.zeros(shape), where=weight > NEGLIGIBLE).ravel()
+    effects = np.full((n_responses, images[0].size), np.nan)
+    statistics = {name: np.full(shape, np.nan) for name in design.tested}
+    p = {name: np.ones(shape) for name in design.tested}
+    seen = {name: weights for name, weights in design.tested.items() if np.isfinite(weights).all()}
     for all_pixels, all_values, estimator in _groups(series, design, estimators):
         # The correlation of the noise whose residual is expected to have this lag
         steps = estimator.steps(lag[all_pixels])
-        rho[all_pixels] = steps * RHO_STEP
+        rho.flat[all_pixels] = steps * RHO_STEP
         for step in np.unique(steps).tolist():
             is_of_step = steps == step
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
             found, variance, covariance = estimator.fit(values, step)
-            effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
-            for name, weights in tested_at_once.items():
-                if not np.isfinite(weights).all():
-                    continue
+            effects[:, pixels], baseline.flat[pixels] = found[:n_responses], found[len(design.names) - 1]
+            for name, weights in seen.items():
                 of_unit = weights @ covariance[:n_responses, :n_responses] @ weights.T
                 tested = weights @ found[:n_responses]
-                n_columns, n_free = len(of_unit), estimator.n_free
-                if design.has_t(name):
+                n_columns, n_free, has_t = len(of_unit), estimator.n_free, design.has_t(name)
+                if has_t:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
                     spread = variance
                 value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
-                is_t, statistics[name][pixels] = design.has_t(name), value
-                chance = 2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
-                p[name][pixels] = np.where(np.isfinite(value), chance, 1)
-    return FittedSeries(
-        {name: values.reshape(shape) for name, values in statistics.items()},
-        {name: values.reshape(shape) for name, values in p.items()},
-        effects.reshape(-1, *shape),
-        baseline.reshape(shape),
-        rho.reshape(shape),
-    )
+                chance = 2 * stdtr(n_free, -np.abs(value)) if has_t else fdtrc(n_columns, n_free, value)
+                statistics[name].flat[pixels], p[name].flat[pixels] = (
+                    value,
+                    np.where(np.isfinite(value), chance, 1),
+                )
+    return FittedSeries(statistics, p, effects.reshape(-1, *shape), baseline, rho)
 
 
 def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float, int]:

@@ -121,9 +121,16 @@ def with_main_effects(events: Sequence[Event]) -> list[Event]:
 
     The response to the first is that at the mean modulation, and to the second the one per unit of modulation. Events of the
     modulation 0 are none.
+
+    Raises
+    ------
+    InputError
+        If events overlap that have different types or modulations.
     """
     heights, parts = dict[str, list[float]](), list[Event]()
-    for event in filter(lambda event: event.modulation, events):
+    moving = [event for event in events if event.modulation]
+    check_events(moving)
+    for event in moving:
         heights.setdefault(event.trial_type, []).append(event.modulation)
     for event in events:
         of_type = heights.get(event.trial_type, [])
@@ -149,22 +156,22 @@ def check_events(events: Sequence[Event]) -> None:
     InputError
         If they do.
     """
-    for is_part in (False, True):
-        of_kind = [event for event in events if event.trial_type.endswith(MODULATED) == is_part]
-        one: Event | None = None  # the event so far that ends last
-        for other in sorted(of_kind, key=lambda event: event.onset):
-            if one is None or other.onset >= one.onset + one.duration - ROUNDING_S:
-                one = other
-                continue
-            names = f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
-            if one.trial_type != other.trial_type:
-                raise InputError(f"{names} overlap")
-            if one.modulation != other.modulation:
-                raise InputError(
-                    f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}",
-                    remedy="give one row with one modulation for each time",
-                )
-            one = max(one, other, key=lambda event: event.onset + event.duration)
+    one: Event | None = None  # the event so far that ends last
+    # A modulation around its mean has the times of its events
+    own = [event for event in events if not event.trial_type.endswith(MODULATED)]
+    for other in sorted(own, key=lambda event: event.onset):
+        if one is None or other.onset >= one.onset + one.duration - ROUNDING_S:
+            one = other
+            continue
+        names = (
+            f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
+        )
+        if one.trial_type != other.trial_type:
+            raise InputError(f"{names} overlap")
+        if one.modulation != other.modulation:
+            problem = f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}"
+            raise InputError(problem, remedy="give one row with one modulation for each time")
+        one = max(one, other, key=lambda event: event.onset + event.duration)
 
 
 def contrast_weights(contrast: str, types: Iterable[str]) -> dict[str, float]:
