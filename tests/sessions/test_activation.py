@@ -459,6 +459,14 @@ def test_clusters_are_found_where_single_pixels_are_too_weak_and_not_in_noise(hr
     assert hits["cluster:0.05"] > 1.2 * hits["fdr:0.05"] > 0
 
 
+def test_clusters_need_more_degrees_of_freedom_than_free_responses() -> None:
+    """Draws of as many columns leave nothing to compare them with."""
+    model = design(NONE_BAD[:16], [Event(0.6 * first, 0.6, "on") for first in (1, 9)], hrf="fir:7")
+    assert model.n_free == model.n_responses
+    everywhere = np.ones((16, 12), bool)
+    assert not maps_of(noise(34)[:16], everywhere, model, "cluster:0.05")["on"].active.any()
+
+
 @pytest.mark.parametrize("hrf", ["boxcar", "fir:1"])
 def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
     """Of pixels without neighbours, as F is the square of t."""

@@ -287,10 +287,13 @@ class _Estimator:
     ) -> NDArray[np.float64]:
         """Return t, or F, of some rows of weights of the responses, in draws without activation, (n_draws, m).
 
-        In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals.
+        In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals. It
+        is infinite if they leave nothing of these.
         """
         noise = self.residuals(values, step)
         (matrix, inverse, _), (n_columns, n_responses) = self._of_rho[step], weights.shape
+        if self.n_free <= n_columns:
+            return np.full((len(signs), values.shape[1]), np.inf)
         noise /= np.maximum(np.linalg.norm(noise, axis=0), TINY)
         rows = (signs[:, None] * (weights @ inverse[:n_responses])).reshape(-1, len(values))
         rows -= (rows @ matrix) @ inverse
@@ -401,8 +404,8 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
     Returns
     -------
     FoundDelay or None
-        None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
-        for free responses, too.
+        None if the halves have no delay in common, it is not within the range that is tried, or one of them has no response
+        with it; for free responses, too.
     """
     from scipy.special import chdtri
 

@@ -112,11 +112,9 @@ class PoseSeries(ResultSeries):
     @property
     def counting(self) -> NDArray[np.float32]:
         """Blood power in which bad blocks are NaN, unless they are interpolated: they do not count in courses."""
-        blood = self.images["blood_power"]
-        if self.interpolated is not None:
-            return blood
-        counting: NDArray[np.float32] = blood.copy()
-        counting[self.bad_blocks] = np.nan
+        counting = self.images["blood_power"].copy()
+        if self.interpolated is None:
+            counting[self.bad_blocks] = np.nan
         return counting
 
     @property
@@ -142,9 +140,8 @@ class PoseSeries(ResultSeries):
 
     def filled_image(self, name: str) -> NDArray[np.float32]:
         """Return a power image in which bad and missing blocks are interpolated, each position by itself."""
-        of_poses = zip(
-            np.moveaxis(self.images[name], 1, 0), self.block_times.T, self.bad_blocks.T, strict=True
-        )
+        by_pose = np.moveaxis(self.images[name], 1, 0)
+        of_poses = zip(by_pose, self.block_times.T, self.bad_blocks.T, strict=True)
         return np.stack([interpolated_series(*of_pose) for of_pose in of_poses], axis=1)
 
     def contents(self) -> list[NamedArray]:

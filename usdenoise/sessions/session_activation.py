@@ -324,7 +324,7 @@ def region_correlations(series: ResultSeries) -> dict[tuple[str, str], tuple[flo
     """Return the correlation of each pair of regions besides drift, motion and responses, and its degrees of freedom.
 
     It is NaN if the times of the blocks are not known in s, and as for
-    :func:`usdenoise.sessions.activation.noise_correlation`.
+    :func:`usdenoise.sessions.activation.noise_correlation`. Regions of several positions have no motion in common.
     """
     # Regions are means of the series that are not smoothed.
     unsmoothed = replace(series, options=replace(series.options, smoothing_mm=0.0))
