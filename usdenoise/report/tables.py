@@ -243,7 +243,8 @@ def region_correlation_table(series: ResultSeries) -> Table:
     with np.errstate(divide="ignore", invalid="ignore"):
         z, t = np.arctanh(r), np.abs(r) * np.sqrt((n_free - 1) / (1 - r**2))
     values = (*np.array([*found]).T, r, z, 2 * stdtr(n_free - 1, -t), n_free.astype(np.int64))
-    model = "a model of drift, motion and the responses to all events"
+    has_motion = series.options.confounds != "none" and not series.by_pose
+    model = f"a model of drift{', motion' * has_motion} and the responses to all events"
     texts = {
         "region_1": "Name of a region",
         "region_2": "Name of another region; regions that share pixels are correlated by these",

@@ -259,7 +259,7 @@ class _Estimator:
     def fit(
         self, values: NDArray[np.float64], step: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coefficients of some series, (p, m), the variance of their noise, (m,), and their unit covariance."""
+        """Return the coefficients of some series, (p, m), their whitened residuals, and their unit covariance."""
         rho = step * RHO_STEP
         if step not in self._of_rho:
             matrix = _whitened(self._matrix, rho)
@@ -268,14 +268,9 @@ class _Estimator:
         matrix, inverse, covariance = self._of_rho[step]
         white = _whitened(values, rho)
         effects = inverse @ white
-        energies = np.sum((white - matrix @ effects) ** 2, axis=0)
-        is_noise = energies > NEGLIGIBLE * np.sum(white**2, axis=0)
-        return effects, np.where(is_noise, energies / self.n_free, 0), covariance
-
-    def residuals(self, values: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-        """Return the whitened residuals of some series, (n_blocks, m)."""
-        effects = self.fit(values, step)[0]
-        return _whitened(values, step * RHO_STEP) - self._of_rho[step][0] @ effects
+        residuals = white - matrix @ effects
+        is_noise = np.sum(residuals**2, axis=0) > NEGLIGIBLE * np.sum(white**2, axis=0)
+        return effects, np.where(is_noise, residuals, 0), covariance
 
     def null(
         self,
@@ -290,7 +285,7 @@ class _Estimator:
         In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals. It
         is infinite if they leave nothing of these.
         """
-        noise = self.residuals(values, step)
+        noise = self.fit(values, step)[1]
         (matrix, inverse, _), (n_columns, n_responses) = self._of_rho[step], weights.shape
         if self.n_free <= n_columns:
             return np.full((len(signs), values.shape[1]), np.inf)
@@ -351,7 +346,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
         for step in np.unique(steps).tolist():
             is_of_step = steps == step
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
-            found, variance, covariance = estimator.fit(values, step)
+            found, residuals, covariance = estimator.fit(values, step)
+            variance = np.sum(residuals**2, axis=0) / estimator.n_free
             effects[:, pixels], baseline.flat[pixels] = found[:n_responses], found[len(design.names) - 1]
             for name, weights in seen.items():
                 of_unit = weights @ covariance[:n_responses, :n_responses] @ weights.T
@@ -383,7 +379,7 @@ def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float,
     if estimator.n_free < LEAST_FREE or not np.isfinite(lags).all():
         return math.nan, estimator.n_free
     steps = estimator.steps(lags).tolist()
-    noise = np.hstack([estimator.residuals(values[:, [at]], step) for at, step in enumerate(steps)])
+    noise = np.hstack([estimator.fit(values[:, [at]], step)[1] for at, step in enumerate(steps)])
     return float(noise[:, 0] @ noise[:, 1] / np.linalg.norm(noise, axis=0).prod()), estimator.n_free
 
 

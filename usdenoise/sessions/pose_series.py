@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -169,11 +169,10 @@ class PoseSeries(ResultSeries):
             of_blocks.append(NamedArray("interpolated", self.bad_blocks, f"t{POSE_AXIS}", filled))
         # -1 where a position has no block in a sweep
         n_frames = [np.array([block.n_frames for block in series.block_records]) for series in self.poses]
-        joined = partial(_over_sweeps, self.sweeps, len(self.block_times))
-        of_blocks.append(NamedArray("n_frames", joined(n_frames, -1), f"t{POSE_AXIS}"))
+        of_blocks.append(NamedArray("n_frames", self.plan.over_sweeps(n_frames, -1), f"t{POSE_AXIS}"))
         for name, array in self.poses[0].movement.items():
-            moved = [series.movement[name].values for series in self.poses]
-            of_blocks.append(replace(array, values=joined(moved, np.nan), axes=f"t{POSE_AXIS}"))
+            moved = self.plan.over_sweeps([series.movement[name].values for series in self.poses], np.nan)
+            of_blocks.append(replace(array, values=moved, axes=f"t{POSE_AXIS}"))
         return [*arrays.values(), *of_blocks]
 
 
@@ -195,19 +194,17 @@ def joined_poses(
     """
     first, n_poses, n_sweeps = poses[0], len(poses), geometry.n_frames
     sweeps = [plan.sweeps[plan.blocks_of(pose)] for pose in range(n_poses)]
-
-    joined_over = partial(_over_sweeps, sweeps, n_sweeps)
-    times = joined_over([series.time for series in poses], np.nan)
+    times = plan.over_sweeps([series.time for series in poses], np.nan)
     half = (first.window - 1) / 2 / (geometry.frame_rate_hz or 1.0)
     block_times = np.where(np.isfinite(times), times, plan.cell_starts + half).astype(np.float64)
-    bad = joined_over([series.bad for series in poses], True)
+    bad = plan.over_sweeps([series.bad for series in poses], True)
     middle = poses[n_poses // 2]
     joined = PoseSeries(
         fit=middle.fit,
         picture_quality=middle.picture_quality,
         geometry=geometry,
         images={
-            name: joined_over([series.images[name] for series in poses], np.nan) for name in first.images
+            name: plan.over_sweeps([series.images[name] for series in poses], np.nan) for name in first.images
         },
         means={name: np.stack([series.means[name] for series in poses]) for name in first.means},
         attributes=first.attributes,
@@ -234,16 +231,6 @@ def joined_poses(
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
     return replace(joined, activations=activations, region_series=region_series(joined.counting, masks))
-
-
-def _over_sweeps(
-    sweeps: Sequence[NDArray[np.intp]], n_sweeps: int, values: Sequence[NDArray[Any]], missing: float
-) -> NDArray[Any]:
-    """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
-    joined = np.full((n_sweeps, len(values), *values[0].shape[1:]), missing, values[0].dtype)
-    for pose, of_pose in enumerate(values):
-        joined[sweeps[pose], pose] = of_pose
-    return joined
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:
@@ -293,10 +280,8 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         name: np.stack(values, axis=-first.active.ndim - 1) for name, values in known.items()
     }
     # The response that the blocks of a sweep expect, on the mean, and the course of the pixels that are active
-    sums, counts = np.zeros((2, len(joined.block_records)))
-    for found, places in zip(maps, joined.sweeps, strict=True):
-        sums[places] += found.expected
-        counts[places] += 1
+    of_blocks = joined.plan.over_sweeps([found.expected for found in maps], np.nan)
+    sums, counts = np.nansum(of_blocks, axis=1), np.isfinite(of_blocks).sum(axis=1)
     course = mean_course(joined.counting[:, active])
     if active.any():
         course = 100 * course / np.nanmean(course[~joined.bad])
