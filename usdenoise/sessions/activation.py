@@ -130,6 +130,12 @@ class ActivationMap:
         return values
 
     @property
+    def images(self) -> dict[str, NDArray[np.float32]]:
+        """The images that it has by their names: "t" or "f", and "change"."""
+        known = {"t": self.t, "f": self.f, "change": self.change}
+        return {name: image for name, image in known.items() if image is not None}
+
+    @property
     def letter(self) -> str:
         """Name of the statistic, "t" or "F"."""
         return "F" if self.t is None else "t"
@@ -360,10 +366,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
                     spread = variance
                 value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
                 chance = 2 * stdtr(n_free, -np.abs(value)) if has_t else fdtrc(n_columns, n_free, value)
-                statistics[name].flat[pixels], p[name].flat[pixels] = (
-                    value,
-                    np.where(np.isfinite(value), chance, 1),
-                )
+                statistics[name].flat[pixels] = value
+                p[name].flat[pixels] = np.where(np.isfinite(value), chance, 1)
     return FittedSeries(statistics, p, effects.reshape(-1, *shape), baseline, rho)
 
 

@@ -308,9 +308,8 @@ class Design:
         They are (k, n_responses) arrays, NaN for a type without a response and for its contrasts.
         """
         rows, unknown = np.eye(self.n_responses), np.full((self.columns_a_type, self.n_responses), np.nan)
-        tested = {
-            name: rows[self.responses[name]] if name in self.responses else unknown for name in self.shares
-        }
+        tested = dict.fromkeys(self.shares, unknown)
+        tested |= {name: rows[columns] for name, columns in self.responses.items()}
         for contrast, weights in self.contrasts.items():
             of_types = [weight * tested[name] for name, weight in weights.items() if weight]
             tested[contrast] = np.sum(of_types, axis=0)

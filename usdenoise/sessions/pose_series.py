@@ -274,11 +274,8 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
     first, active = maps[0], np.stack([found.active for found in maps])
 
     # A response with free delays has them first.
-    images = {name: [getattr(found, name) for found in maps] for name in ("t", "f", "change")}
-    known = {name: values for name, values in images.items() if values[0] is not None}
-    stacked: dict[str, Any] = {
-        name: np.stack(values, axis=-first.active.ndim - 1) for name, values in known.items()
-    }
+    axis, of_maps = -first.active.ndim - 1, [found.images for found in maps]
+    stacked: dict[str, Any] = {name: np.stack([each[name] for each in of_maps], axis) for name in of_maps[0]}
     # The response that the blocks of a sweep expect, on the mean, and the course of the pixels that are active
     of_blocks = joined.plan.over_sweeps([found.expected for found in maps], np.nan)
     sums, counts = np.nansum(of_blocks, axis=1), np.isfinite(of_blocks).sum(axis=1)

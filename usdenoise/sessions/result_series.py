@@ -510,11 +510,7 @@ class ResultSeries:
         if self.interpolated is not None:
             filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
             arrays.append(NamedArray("interpolated", self.bad, "t", filled))
-        maps = dict[str, dict[str, NDArray[np.float32]]]()
-        for name, found in self.activations.items():
-            maps[name] = {found.letter.lower(): found.statistic}
-            if found.change is not None:
-                maps[name]["change"] = found.change
+        maps = {name: found.images for name, found in self.activations.items()}
         return arrays + activation_contents(self.events, spatial, maps)
 
 

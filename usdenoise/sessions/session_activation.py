@@ -252,12 +252,10 @@ def _delay_doubts(
         # All types may explain more without more active pixels, or be a fall that is a rise with another delay
         is_better = not name and (later.gain >= MORE_SHIFTED or abs(later.fall_s - delay) < abs(late))
         if is_better or n_shifted >= max(MORE_SHIFTED * n_found, LEAST_ACTIVE):
-            about = (
-                f"the response{of_type} is {abs(late):.2g} s {'late' if late > 0 else 'early'}: {later.words}"
-            )
+            side = "late" if late > 0 else "early"
+            about = f"the response{of_type} is {abs(late):.2g} s {side}: {later.words}"
             shown = f"{n_shifted} pixels are active, {n_found} with {delay:.2g} s"
-            sentence = f"{about} explains {later.gain:.2g} times as much of the vessels: {shown}"
-            yield Doubt("delay", sentence)
+            yield Doubt("delay", f"{about} explains {later.gain:.2g} times as much of the vessels: {shown}")
             modelled, found, delay = moved, shifted, delay if name else later.delay_s
 
 
