@@ -201,7 +201,8 @@ def test_the_correlation_of_two_series_is_that_of_the_residuals_of_least_squares
 def test_the_drift_of_a_session_without_events_is_slower_than_100_s() -> None:
     times = 2.0 * np.arange(150)
     names = design_of([], times, np.full(150, 2.0), np.zeros(150, bool)).names
-    assert sum(name.startswith("drift") for name in names) == 6
+    # The line stands for the cosine of half a period
+    assert sum(name.startswith("drift") for name in names) == 5
 
 
 def test_the_correlation_of_the_noise_is_the_one_of_the_pixels_around() -> None:
@@ -459,6 +460,31 @@ def test_clusters_are_found_where_single_pixels_are_too_weak_and_not_in_noise(hr
     assert hits["cluster:0.05"] > 1.2 * hits["fdr:0.05"] > 0
 
 
+def test_clusters_need_more_degrees_of_freedom_than_free_responses() -> None:
+    """Draws of as many columns leave nothing to compare them with."""
+    model = design(NONE_BAD[:16], [Event(0.6 * first, 0.6, "on") for first in (1, 9)], hrf="fir:7")
+    assert model.n_free == model.n_responses
+    everywhere = np.ones((16, 12), bool)
+    assert not maps_of(noise(34)[:16], everywhere, model, "cluster:0.05")["on"].active.any()
+
+
+@pytest.mark.parametrize("hrf", ["boxcar", "fir:1"])
+def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
+    """Of pixels without neighbours, as F is the square of t."""
+    on = [Event(0.6 * first, 0.6, "on") for first in range(5, N, 5)]
+    series, pixels = noise(33), np.indices((16, 12)).sum(axis=0) % 2 == 0
+    series[[range(5, N, 5)], :6] += 0.15
+    # No good block sees "other", so that F of any type is that of one column.
+    bad = NONE_BAD.copy()
+    bad[[8, 22]] = True
+    events = [*on, Event(0.6 * 8, 0.6, "other"), Event(0.6 * 22, 0.6, "other")]
+    wanted = maps_of(series, pixels, design(bad, events), "cluster:0.05")["on"].active
+    assert wanted[:6].any()
+    for name in ("", "on") if hrf == "fir:1" else ("",):
+        found = maps_of(series, pixels, design(bad, events, hrf=hrf), "cluster:0.05")[name]
+        np.testing.assert_array_equal(found.active, wanted)
+
+
 def test_the_f_of_several_types_finds_responses_of_any() -> None:
     """In either direction, and nothing where no type has a response."""
     types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
@@ -601,6 +627,8 @@ def test_a_session_has_the_activation_of_its_events(made: Scan, quick: SessionRe
     assert np.nanmedian(found.change[vessels & right]) == pytest.approx(60, abs=15)
     assert not doubts_of(result)
     smooth = session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.3, **QUICK).activation["on"]
+    with pytest.raises(OptionError, match=r"shorter side is 2\.4 mm"):
+        session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.7, **QUICK)
     assert smooth.t[vessels & right].mean() > 1.2 * quick.activation["on"].t[vessels & right].mean()
 
 

@@ -484,3 +484,11 @@ def test_a_modulation_has_a_main_effect_beside_it() -> None:
     effects = np.linalg.lstsq(model.matrix, series)[0]
     np.testing.assert_allclose(effects[:2], [2 + 0.5 * 3, 0.5], rtol=1e-9)
     assert [*model.responses] == ["on", "on x modulation"]
+
+
+def test_modulations_that_overlap_are_named_as_they_were_given() -> None:
+    events = [Event(1.0, 2.0, "on", 1.0), Event(2.0, 2.0, "on", 3.0), Event(8.0, 2.0, "on", 2.0)]
+    with pytest.raises(
+        InputError, match="'on' at 1 s and 'on' at 2 s overlap, and have the modulations 1 and 3"
+    ):
+        with_main_effects(events)

@@ -25,6 +25,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
 from usdenoise.pipeline.result import Doubt
+from usdenoise.report.tables import region_correlation_table
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
 from usdenoise.sessions.result_series import block_doubts
@@ -381,6 +382,8 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
+    # The motion is that of each position
+    assert "a model of drift and the responses" in region_correlation_table(found).texts["r"]
     correlations = region_correlations(found)
     assert [*correlations] == [*combinations(("on", "off", "half", "rect"), 2)]
     assert all(-1 < r < 1 and 4 <= n_free < len(found.time) for r, n_free in correlations.values())

@@ -295,7 +295,8 @@ def _blocks(sequence: "SequenceRecord") -> str:
     is_usual = sequence.size == f"{length} frames"
     other = f", the last one of {last}" if is_usual and last not in (0, length) else ""
     bad = f"; {sequence.n_bad} bad" if sequence.n_bad else ""
-    return f"{len(blocks)} of {sequence.size}{every}{other}{bad}"
+    frames = f" of {sequence.size}" if length > 1 else ""
+    return f"{len(blocks)}{frames}{every}{other}{bad}"
 
 
 def _clutter(report: "Report") -> str:

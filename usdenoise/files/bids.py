@@ -88,9 +88,6 @@ CONDITIONS = ("stim_type", "condition", "type", "event_type", "trial_type")
 HEIGHTS = ("amplitude", "weight", "modulation")
 """Columns, in lower case, that other programs take for the types of the events, and for the heights."""
 
-LEAST_REPEATED = 2
-"""Events that begin again, at least, in a table that seems to be of several runs: one may be a row that is there twice."""
-
 
 def read_events(path: Path) -> tuple[list[Event], list[str]]:
     """Read the events of a session, and return them and notes on columns that are not used.
@@ -177,7 +174,7 @@ def events_of_rows(
         )
     # Beside events of some types, one without a type is of no condition.
     types = [_known_text(row.get("trial_type")) for row in rows]
-    events = []
+    events, last = list[Event](), dict[str, float]()
     for number, (row, trial_type) in enumerate(zip(rows, types, strict=True), first):
         if not trial_type and any(types):
             continue
@@ -196,12 +193,20 @@ def events_of_rows(
                 f"{name}, {unit} {number}: the modulation must be a number",
                 remedy="give the height of each event, or omit the column",
             )
+        before = last.setdefault(trial_type, onset)
+        if onset < before:
+            raise InputError(
+                f"{name}, {unit} {number}: the onset of '{trial_type or 'event'}' falls from {before:g} to {onset:g} s",
+                remedy="if the table is of several runs, whose onsets begin again, give the rows of the run of this session "
+                "alone; if not, sort it",
+            )
+        last[trial_type] = onset
         events.append(Event(onset, duration, trial_type or "event", modulation))
     return with_main_effects(events), _notes(events, list(rows[0]), has_types=any(types))
 
 
 def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> list[str]:
-    """Return sentences on columns of a table that are not used though they change the model, and on onsets that restart."""
+    """Return sentences on columns of a table that are not used though they change the model."""
 
     def like(names: Sequence[str], used: str) -> list[str]:
         return [f"'{one}'" for one in columns if str(one).strip().lower() in names and one != used]
@@ -217,17 +222,6 @@ def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> 
         notes.append(
             f"columns of the events that are not used: {', '.join(ignored)}; types are read from trial_type, heights from "
             "modulation"
-        )
-    # The stretches of the table whose onsets rise, and those in which an event of a type begins at a time
-    stretch, stretches = 0, dict[tuple[str, float], set[int]]()
-    for before, event in zip([*events[:1], *events], events, strict=False):
-        stretch += event.onset < before.onset
-        stretches.setdefault((event.trial_type, event.onset), set()).add(stretch)
-    n_repeated = sum(len(those) - 1 for those in stretches.values())
-    if n_repeated >= LEAST_REPEATED:
-        notes.append(
-            f"the onsets of the events begin again, and {n_repeated} events have the onset of another one; if the table is "
-            "of several runs, give the rows of the run of this session alone"
         )
     return notes
 

@@ -229,7 +229,7 @@ class SessionOptions(Options, group=Group.SESSION):
         None,
         "Distance from one position of the probe to the next.",
         metavar="MM",
-        bounds=kinds.SCALES,
+        bounds=kinds.PITCHES_MM,
         shown="by the table, or unknown",
     )
     skip_bad_files: bool = option(

@@ -141,11 +141,8 @@ def region_table(series: ResultSeries) -> Table:
     """Return the table of the regions of a session: their mean blood power in each block, also in per cent of a baseline."""
     is_rest, baseline = ~series.bad, "mean of the good blocks"
     if series.events:
-        n_frames = np.array([block.n_frames for block in series.block_records])
-        durations = n_frames / (series.geometry.frame_rate_hz or 1.0)
-        late = delayed(series.events, series.delay_s)
-        whole = [replace(event, modulation=1.0) for event in late]
-        shares = response_of(whole, series.time, durations, "boxcar")[:, 0]
+        whole = [replace(event, modulation=1.0) for event in delayed(series.events, series.delay_s)]
+        shares = response_of(whole, series.time, series.durations, "boxcar")[:, 0]
         # Half a frame at the edge of a block does not count.
         is_rest &= shares <= LEAST_SEEN * shares.max()
         baseline += " outside all events" + f", {series.delay_s:.3g} s later" * (series.delay_s != 0)
@@ -246,13 +243,13 @@ def region_correlation_table(series: ResultSeries) -> Table:
     with np.errstate(divide="ignore", invalid="ignore"):
         z, t = np.arctanh(r), np.abs(r) * np.sqrt((n_free - 1) / (1 - r**2))
     values = (*np.array([*found]).T, r, z, 2 * stdtr(n_free - 1, -t), n_free.astype(np.int64))
-    about = (
-        "of a model of drift, motion and the responses to all events, each whitened by its autocorrelation"
-    )
+    has_motion = series.options.confounds != "none" and not series.by_pose
+    model = f"a model of drift{', motion' * has_motion} and the responses to all events"
     texts = {
         "region_1": "Name of a region",
         "region_2": "Name of another region; regions that share pixels are correlated by these",
-        "r": f"Correlation over all good blocks of the residuals of the mean blood power of both regions: residuals {about}",
+        "r": f"Correlation over all good blocks of the residuals of the mean blood power of both regions: "
+        f"residuals of {model}, each whitened by its autocorrelation",
         "z": "Fisher's z of r, whose standard error is 1 / sqrt(n_free - 2)",
         "p": "p of r in either direction, not corrected for the number of pairs",
         "n_free": "Degrees of freedom of the residuals",

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +130,12 @@ class ActivationMap:
         return values
 
     @property
+    def images(self) -> dict[str, NDArray[np.float32]]:
+        """The images that it has by their names: "t" or "f", and "change"."""
+        known = {"t": self.t, "f": self.f, "change": self.change}
+        return {name: image for name, image in known.items() if image is not None}
+
+    @property
     def letter(self) -> str:
         """Name of the statistic, "t" or "F"."""
         return "F" if self.t is None else "t"
@@ -221,7 +226,7 @@ class FittedSeries:
 class _Estimator:
     """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation.
 
-    `lags` are the lags that the residual is expected to have, and the correlations of neighbouring blocks of its noise.
+    `_lags` are the lags that the residual is expected to have, and the correlations of neighbouring blocks of its noise.
     """
 
     def __init__(self, design: Design, missing: NDArray[np.bool_]) -> None:
@@ -242,7 +247,11 @@ class _Estimator:
         expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
         lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], NEGLIGIBLE))
         # Without neighbouring blocks nothing is known of the correlation, which is then taken to be 0.
-        self.lags = np.where(np.ptp(lags) > 1e-6, lags, np.inf), grid
+        self._lags = np.where(np.ptp(lags) > 1e-6, lags, np.inf), grid
+
+    def steps(self, lags: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the correlations of the noise, in RHO_STEP, with which residuals are expected to have some lags."""
+        return np.asarray(np.rint(np.interp(lags, *self._lags) / RHO_STEP).astype(np.intp))
 
     def residual_lag(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
@@ -256,7 +265,7 @@ class _Estimator:
     def fit(
         self, values: NDArray[np.float64], step: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the coefficients of some series, (p, m), the variance of their noise, (m,), and their unit covariance."""
+        """Return the coefficients of some series, (p, m), their whitened residuals, and their unit covariance."""
         rho = step * RHO_STEP
         if step not in self._of_rho:
             matrix = _whitened(self._matrix, rho)
@@ -265,14 +274,9 @@ class _Estimator:
         matrix, inverse, covariance = self._of_rho[step]
         white = _whitened(values, rho)
         effects = inverse @ white
-        energies = np.sum((white - matrix @ effects) ** 2, axis=0)
-        is_noise = energies > NEGLIGIBLE * np.sum(white**2, axis=0)
-        return effects, np.where(is_noise, energies / self.n_free, 0), covariance
-
-    def residuals(self, values: NDArray[np.float64], step: int) -> NDArray[np.float64]:
-        """Return the whitened residuals of some series, (n_blocks, m)."""
-        effects = self.fit(values, step)[0]
-        return _whitened(values, step * RHO_STEP) - self._of_rho[step][0] @ effects
+        residuals = white - matrix @ effects
+        is_noise = np.sum(residuals**2, axis=0) > NEGLIGIBLE * np.sum(white**2, axis=0)
+        return effects, np.where(is_noise, residuals, 0), covariance
 
     def null(
         self,
@@ -280,13 +284,17 @@ class _Estimator:
         step: int,
         signs: NDArray[np.floating],
         weights: NDArray[np.float64],
+        has_t: bool,
     ) -> NDArray[np.float64]:
-        """Return t, or F of several rows of weights of the responses, in draws without activation, (n_draws, m).
+        """Return t, or F, of some rows of weights of the responses, in draws without activation, (n_draws, m).
 
-        In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals.
+        In a draw the responses have other signs in the blocks, (n_draws, n_blocks), and are compared with the residuals. It
+        is infinite if they leave nothing of these.
         """
-        noise = self.residuals(values, step)
+        noise = self.fit(values, step)[1]
         (matrix, inverse, _), (n_columns, n_responses) = self._of_rho[step], weights.shape
+        if self.n_free <= n_columns:
+            return np.full((len(signs), values.shape[1]), np.inf)
         noise /= np.maximum(np.linalg.norm(noise, axis=0), TINY)
         rows = (signs[:, None] * (weights @ inverse[:n_responses])).reshape(-1, len(values))
         rows -= (rows @ matrix) @ inverse
@@ -296,7 +304,7 @@ class _Estimator:
         explained = (rows.astype(np.float32) @ noise.astype(np.float32)).reshape(len(signs), n_columns, -1)
         energies = np.sum(explained**2, axis=1)
         left = np.maximum(1 - energies, NEGLIGIBLE) / (self.n_free - n_columns)
-        return np.asarray(explained[:, 0] / np.sqrt(left) if n_columns == 1 else energies / n_columns / left)
+        return np.asarray(explained[:, 0] / np.sqrt(left) if has_t else energies / n_columns / left)
 
 
 def fit_series(images: Images, design: Design) -> FittedSeries:
@@ -325,50 +333,42 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     from scipy.ndimage import gaussian_filter
     from scipy.special import fdtrc, stdtr
 
-    shape, n_pixels = images[0].shape, images[0].size
-    series, estimators = [image.reshape(-1) for image in images], dict[bytes, _Estimator]()
-    lags = np.full(n_pixels, np.nan)
+    shape, estimators, n_responses = images[0].shape, dict[bytes, _Estimator](), design.n_responses
+    series, (lags, rho, baseline) = [image.reshape(-1) for image in images], np.full((3, *shape), np.nan)
     for pixels, values, estimator in _groups(series, design, estimators):
-        lags[pixels] = estimator.residual_lag(values)
+        lags.flat[pixels] = estimator.residual_lag(values)
     is_known = np.isfinite(lags)
-    weight = gaussian_filter(is_known.astype(float).reshape(shape), NOISE_PIXELS).ravel()
-    lag = gaussian_filter(np.where(is_known, lags, 0).reshape(shape), NOISE_PIXELS).ravel()
-    lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
-    rho = np.full(n_pixels, np.nan)
-
-    n_responses, contrasts = design.n_responses, design.tested
-    statistics = {name: np.full(n_pixels, np.nan) for name in contrasts}
-    p = {name: np.ones(n_pixels) for name in contrasts}
-    effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
+    weight = gaussian_filter(is_known.astype(float), NOISE_PIXELS)
+    lag = gaussian_filter(np.where(is_known, lags, 0), NOISE_PIXELS)
+    lag = np.divide(lag, weight, out=np.zeros(shape), where=weight > NEGLIGIBLE).ravel()
+    effects = np.full((n_responses, images[0].size), np.nan)
+    statistics = {name: np.full(shape, np.nan) for name in design.tested}
+    p = {name: np.ones(shape) for name in design.tested}
+    seen = {name: weights for name, weights in design.tested.items() if np.isfinite(weights).all()}
     for all_pixels, all_values, estimator in _groups(series, design, estimators):
         # The correlation of the noise whose residual is expected to have this lag
-        steps = np.rint(np.interp(lag[all_pixels], *estimator.lags) / RHO_STEP).astype(int)
-        rho[all_pixels] = steps * RHO_STEP
+        steps = estimator.steps(lag[all_pixels])
+        rho.flat[all_pixels] = steps * RHO_STEP
         for step in np.unique(steps).tolist():
             is_of_step = steps == step
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
-            found, variance, covariance = estimator.fit(values, step)
-            effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
-            for name, weights in contrasts.items():
+            found, residuals, covariance = estimator.fit(values, step)
+            variance = np.sum(residuals**2, axis=0) / estimator.n_free
+            effects[:, pixels], baseline.flat[pixels] = found[:n_responses], found[len(design.names) - 1]
+            for name, weights in seen.items():
                 of_unit = weights @ covariance[:n_responses, :n_responses] @ weights.T
                 tested = weights @ found[:n_responses]
-                n_columns, is_t = len(of_unit), name and not design.is_free
-                if is_t:
+                n_columns, n_free, has_t = len(of_unit), estimator.n_free, design.has_t(name)
+                if has_t:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
                     spread = variance
                 value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
-                n_free, statistics[name][pixels] = estimator.n_free, value
-                chance = 2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
-                p[name][pixels] = np.where(np.isfinite(value), chance, 1)
-    return FittedSeries(
-        {name: values.reshape(shape) for name, values in statistics.items()},
-        {name: values.reshape(shape) for name, values in p.items()},
-        effects.reshape(-1, *shape),
-        baseline.reshape(shape),
-        rho.reshape(shape),
-    )
+                chance = 2 * stdtr(n_free, -np.abs(value)) if has_t else fdtrc(n_columns, n_free, value)
+                statistics[name].flat[pixels] = value
+                p[name].flat[pixels] = np.where(np.isfinite(value), chance, 1)
+    return FittedSeries(statistics, p, effects.reshape(-1, *shape), baseline, rho)
 
 
 def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float, int]:
@@ -378,18 +378,13 @@ def noise_correlation(pair: NDArray[np.float64], design: Design) -> tuple[float,
     with fewer than LEAST_FREE degrees of freedom.
     """
     known = np.isfinite(pair)
-    missing = ~known.all(axis=1) & ~design.is_bad
-    n_free = int((~missing).sum() - np.linalg.matrix_rank(design.matrix[~missing]))
-    if n_free < LEAST_FREE:
-        return math.nan, n_free
-    estimator = _Estimator(design, missing)
-    values = np.where(known, pair, 0.0)
-    lags = np.nan_to_num(estimator.residual_lag(values))
-    steps = np.rint(np.interp(lags, *estimator.lags) / RHO_STEP).astype(int).tolist()
-    noise = np.hstack([estimator.residuals(values[:, [at]], step) for at, step in enumerate(steps)])
-    norms, scale = np.linalg.norm(noise, axis=0), np.linalg.norm(values, axis=0)
-    is_noise = bool((norms**2 > NEGLIGIBLE * scale**2).all())
-    return float(noise[:, 0] @ noise[:, 1] / norms.prod()) if is_noise else math.nan, n_free
+    estimator, values = _Estimator(design, ~known.all(axis=1) & ~design.is_bad), np.where(known, pair, 0.0)
+    lags = estimator.residual_lag(values)
+    if estimator.n_free < LEAST_FREE or not np.isfinite(lags).all():
+        return math.nan, estimator.n_free
+    steps = estimator.steps(lags).tolist()
+    noise = np.hstack([estimator.fit(values[:, [at]], step)[1] for at, step in enumerate(steps)])
+    return float(noise[:, 0] @ noise[:, 1] / np.linalg.norm(noise, axis=0).prod()), estimator.n_free
 
 
 def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> FoundDelay | None:
@@ -409,8 +404,8 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
     Returns
     -------
     FoundDelay or None
-        None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
-        for free responses, too.
+        None if the halves have no delay in common, it is not within the range that is tried, or one of them has no response
+        with it; for free responses, too.
     """
     from scipy.special import chdtri
 
@@ -426,7 +421,10 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         return None
     # At the edge of the range the likelihood may still rise: one block more shows whether it does
     delays = np.arange(-number - 4, number + 5) * step / 4
-    halves = [[_half(series, half) for series in all_series] for half in range(2)]
+    first = (np.indices(all_series[0].in_vessels.shape) // DELAY_TILE).sum(axis=0) % 2 == 0
+    halves = [
+        [replace(one, in_vessels=one.in_vessels & half) for one in all_series] for half in (first, ~first)
+    ]
     summed = np.sum([[_delay_gains(series, types, delays) for series in half] for half in halves], axis=1)
     gains, rising, total = summed[:, 0, 1:], summed[:, 1, 1:].sum(axis=0) > 0, summed[:, 0, 1:].sum(axis=0)
 
@@ -455,12 +453,6 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         if not any(of_series[name].active.any() for of_series in maps):
             return None
     return FoundDelay(delay, bool(rising[run[0]]), fall_s, float(total[run].max() / summed[:, 0, 0].sum()))
-
-
-def _half(series: BlockSeries, half: int) -> BlockSeries:
-    """Return a series with the vessels of one half of the image, 0 or 1."""
-    is_in_half = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0) % 2 == half
-    return replace(series, in_vessels=series.in_vessels & is_in_half)
 
 
 def _late(series: BlockSeries, types: Mapping[str, Sequence[Event]], delay: float) -> BlockSeries:
@@ -543,65 +535,48 @@ def activation_maps(
     for series in all_series:
         fitted = fit_series(series.images, series.design)
         tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
-    design = all_series[0].design
-    names = [*design.expected, *([""] if len(design.shares) > 1 else [])]
-    find = partial(_active_clusters, seed=seed) if rule.startswith("cluster") else _active_pixels
-    active = {name: find(name, tested, rule) for name in names}
+    names = [*all_series[0].design.tested]
+    active = {name: _active_pixels(name, tested, rule, seed) for name in names}
     return [
         {name: _map_of(name, of_series, active[name][number], rule) for name in names}
         for number, of_series in enumerate(tested)
     ]
 
 
-def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str) -> list[NDArray[np.bool_]]:
-    """Return the pixels of each series whose response to a type of event, or ("") to any type, is significant among all."""
-    active = [np.zeros(pixels.shape, bool) for *_, pixels in tested]
-    known = [number for number, (_, fitted, _) in enumerate(tested) if name in fitted.p]
-    if not known:
-        return active
-    found = [tested[number] for number in known]
-    p = np.concatenate([fitted.p[name][pixels] for _, fitted, pixels in found])
-    n_tested = [int(pixels.sum()) for *_, pixels in found]
-    n_free, t = np.repeat([series.design.n_free for series, *_ in found], n_tested), None
-    if name and not found[0][0].design.is_free:
-        t = np.concatenate([fitted.statistics[name][pixels] for _, fitted, pixels in found])
-    parts = np.split(significant(p, rule, n_free, t), np.cumsum(n_tested)[:-1])
-    for number, part in zip(known, parts, strict=True):
-        active[number][tested[number][2]] = part
-    return active
+def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str, seed: int) -> NDArray[np.bool_]:
+    """Return the pixels of each series that are significant among all, (n_series, spatial), by their values or by clusters.
 
-
-def _active_clusters(
-    name: str, tested: Sequence[TestedSeries], rule: str, seed: int
-) -> list[NDArray[np.bool_]]:
-    """Return the pixels of each series in clusters whose mass is significant among the clusters of all series.
-
-    The null is the largest mass over all series, in draws with the same signs in the blocks of each.
+    The null of clusters is the largest mass over all series, in draws with the same signs in the blocks of each.
     """
     from scipy.special import fdtri, stdtr
 
-    masses, largest = [np.zeros(pixels.shape) for *_, pixels in tested], np.zeros(NULL_DRAWS)
-    for number, (series, fitted, pixels) in enumerate(tested):
-        if name not in fitted.p:
+    has_t, n_free = tested[0][0].design.has_t(name), [series.design.n_free for series, *_ in tested]
+    values = np.stack([np.where(pixels, fitted.statistics[name], np.nan) for _, fitted, pixels in tested])
+    active, (kind, _, level) = np.asarray(np.isfinite(values)), rule.partition(":")
+    if kind != "cluster":
+        p = np.stack([fitted.p[name] for _, fitted, _ in tested])[active]
+        of_pixels = np.repeat(n_free, [of_series.sum() for of_series in active])
+        active[active] = significant(p, rule, of_pixels, values[active] if has_t else None)
+        return active
+    masses, largest = np.zeros(values.shape), np.zeros(NULL_DRAWS)
+    for number, of_series in enumerate(tested):
+        if not active[number].any():
             continue
-        weights, n_free, least = series.design.tested[name], series.design.n_free, CLUSTER_T
-        if not name or series.design.is_free:
-            least = float(fdtri(len(weights), n_free, 1 - 2 * stdtr(n_free, -CLUSTER_T)))
-        known = np.where(pixels, fitted.statistics[name], 0)
-        masses[number] = cluster_masses(known[None], least)[0][0]
-        for draws, maps in _null_maps(weights, tested[number], seed):
+        n_columns, least = len(of_series[0].design.tested[name]), CLUSTER_T
+        if not has_t:
+            least = float(fdtri(n_columns, n_free[number], 1 - 2 * stdtr(n_free[number], -CLUSTER_T)))
+        masses[number] = cluster_masses(np.nan_to_num(values[number])[None], least)[0][0]
+        for draws, maps in _null_maps(name, of_series, seed):
             of_maps = cluster_masses(maps, least)[0].reshape(len(maps), -1).max(axis=1)
             largest[draws] = np.maximum(largest[draws], of_maps)
     # The least mass that at most this part of the draws, the data being one of them, reach
-    bound = np.sort(largest)[-math.floor(float(rule.partition(":")[2]) * (NULL_DRAWS + 1))]
-    return [of_series > bound for of_series in masses]
+    return np.asarray(masses > np.sort(largest)[-math.floor(float(level) * (NULL_DRAWS + 1))])
 
 
-def _null_maps(
-    weights: NDArray[np.float64], of_series: TestedSeries, seed: int
-) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+def _null_maps(name: str, of_series: TestedSeries, seed: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
     """Yield draws of the null, and maps of t or F in them, (n_draws, spatial), 0 outside the tested pixels."""
     series, fitted, pixels = of_series
+    weights, has_t = series.design.tested[name], series.design.has_t(name)
     changes = RandomStream.NULL_SIGNS.generator(seed).random((len(series.images), NULL_DRAWS))
     signs = (-1.0) ** np.cumsum(changes < 1 / RUN_BLOCKS, axis=0).T
     known, numbers = [image[pixels] for image in series.images], np.flatnonzero(pixels)
@@ -613,7 +588,7 @@ def _null_maps(
         for of_group, values, estimator in _groups(known, series.design, estimators):
             for step in np.unique(steps[of_group]).tolist():
                 is_of_step = steps[of_group] == step
-                drawn = estimator.null(values[:, is_of_step], step, signs[draws], weights)
+                drawn = estimator.null(values[:, is_of_step], step, signs[draws], weights, has_t)
                 maps[:, numbers[of_group[is_of_step]]] = drawn
         yield draws, maps.reshape(-1, *pixels.shape)
 
@@ -632,10 +607,9 @@ def cluster_masses(
     """
     from scipy.ndimage import generate_binary_structure, label
 
-    faces = generate_binary_structure(maps.ndim, 1)
-    faces[[0, 2]] = False
-    (positive, n_positive), (negative, _) = (label(sign * maps > least, faces) for sign in (1, -1))
-    labels = np.where(negative > 0, negative + n_positive, positive)
+    faces = generate_binary_structure(maps.ndim + 1, 1)
+    faces[[0, 2]] = faces[:, [0, 2]] = False
+    labels = label(np.stack([maps > least, maps < -least]), faces)[0].max(axis=0)
     masses = np.bincount(labels.ravel(), np.where(labels > 0, np.abs(maps), 0).ravel()).astype(np.float64)
     return masses[labels], masses[1:]
 
@@ -643,21 +617,18 @@ def cluster_masses(
 def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule: str) -> ActivationMap:
     """Return the map of a type of event, or ("") of any type, from its active pixels."""
     series, fitted, tested = of_series
-    design, missing, change = series.design, np.full(tested.shape, np.nan, np.float32), None
-    rho = fitted.autocorrelation[tested]
+    design, change, rho = series.design, None, fitted.autocorrelation[tested]
     if name:
         baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
-        unknown = np.full((design.columns_a_type, design.n_responses), np.nan)
-        effects = np.tensordot(design.tested.get(name, unknown), fitted.effects, 1)
+        effects = np.tensordot(design.tested[name], fitted.effects, 1)
         change = (100 * effects / baseline).astype(np.float32)
         change = change if design.is_free else change[0]
-    values = fitted.statistics.get(name, missing).astype(np.float32)
-    is_t = name != "" and not design.is_free
+    values, has_t = fitted.statistics[name].astype(np.float32), design.has_t(name)
     of_clusters = np.where(active & rule.startswith("cluster"), values, 0)
     course = mean_course(np.stack([image[active] for image in series.images]))
     return ActivationMap(
-        t=values if is_t else None,
-        f=None if is_t else values,
+        t=values if has_t else None,
+        f=None if has_t else values,
         change=change,
         active=active,
         threshold=float(np.abs(values[active]).min()) if active.any() else None,

@@ -122,19 +122,24 @@ def with_main_effects(events: Sequence[Event]) -> list[Event]:
 
     The response to the first is that at the mean modulation, and to the second the one per unit of modulation. Events of the
     modulation 0 are none.
+
+    Raises
+    ------
+    InputError
+        If events overlap that have different types or modulations.
     """
-    heights: dict[str, set[float]] = {event.trial_type: set() for event in events}
+    heights, parts = dict[str, list[float]](), list[Event]()
+    moving = [event for event in events if event.modulation]
+    for event in moving:
+        heights.setdefault(event.trial_type, []).append(event.modulation)
+    if any(len({*of_type}) > 1 for of_type in heights.values()):
+        check_events(moving)
     for event in events:
-        heights[event.trial_type] |= {event.modulation} - {0.0}
-    parts = list[Event]()
-    for event in events:
-        if len(heights[event.trial_type]) < 2:
+        of_type = heights.get(event.trial_type, [])
+        if len({*of_type}) < 2:
             parts.append(event)
         elif event.modulation:
-            same = [
-                each.modulation for each in events if each.trial_type == event.trial_type and each.modulation
-            ]
-            around = event.modulation - math.fsum(same) / len(same)
+            around = event.modulation - math.fsum(of_type) / len(of_type)
             name = event.trial_type + MODULATED
             parts += [replace(event, modulation=1.0), replace(event, trial_type=name, modulation=around)]
     return parts
@@ -153,22 +158,22 @@ def check_events(events: Sequence[Event]) -> None:
     InputError
         If they do.
     """
-    for is_part in (False, True):
-        of_kind = [event for event in events if event.trial_type.endswith(MODULATED) == is_part]
-        one: Event | None = None  # the event so far that ends last
-        for other in sorted(of_kind, key=lambda event: event.onset):
-            if one is None or other.onset >= one.onset + one.duration - ROUNDING_S:
-                one = other
-                continue
-            names = f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
-            if one.trial_type != other.trial_type:
-                raise InputError(f"{names} overlap")
-            if one.modulation != other.modulation:
-                raise InputError(
-                    f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}",
-                    remedy="give one row with one modulation for each time",
-                )
-            one = max(one, other, key=lambda event: event.onset + event.duration)
+    one: Event | None = None  # the event so far that ends last
+    # A modulation around its mean has the times of its events
+    own = [event for event in events if not event.trial_type.endswith(MODULATED)]
+    for other in sorted(own, key=lambda event: event.onset):
+        if one is None or other.onset >= one.onset + one.duration - ROUNDING_S:
+            one = other
+            continue
+        names = (
+            f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
+        )
+        if one.trial_type != other.trial_type:
+            raise InputError(f"{names} overlap")
+        if one.modulation != other.modulation:
+            problem = f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}"
+            raise InputError(problem, remedy="give one row with one modulation for each time")
+        one = max(one, other, key=lambda event: event.onset + event.duration)
 
 
 def contrast_weights(contrast: str, types: Iterable[str]) -> dict[str, float]:
@@ -302,15 +307,19 @@ class Design:
     def tested(self) -> dict[str, NDArray[np.float64]]:
         """Type of event, contrast, and "" for any of several types -> weights of the responses that are tested at once.
 
-        They are (k, n_responses) arrays; contrasts of a type without a response have none.
+        They are (k, n_responses) arrays, NaN for a type without a response and for its contrasts.
         """
-        rows = np.eye(self.n_responses)
-        tested = {name: rows[columns] for name, columns in self.responses.items()}
+        rows, unknown = np.eye(self.n_responses), np.full((self.columns_a_type, self.n_responses), np.nan)
+        tested = dict.fromkeys(self.shares, unknown)
+        tested |= {name: rows[columns] for name, columns in self.responses.items()}
         for contrast, weights in self.contrasts.items():
-            used = {name: weight for name, weight in weights.items() if weight}
-            if used.keys() <= self.responses.keys():
-                tested[contrast] = sum((weight * tested[name] for name, weight in used.items()), 0 * rows[:1])
-        return tested | ({"": rows} if tested and len(self.shares) > 1 else {})
+            of_types = [weight * tested[name] for name, weight in weights.items() if weight]
+            tested[contrast] = np.sum(of_types, axis=0)
+        return tested | ({"": rows} if len(self.shares) > 1 else {})
+
+    def has_t(self, name: str) -> bool:
+        """Return whether a name of `tested` has t, as one column does, and not F."""
+        return name != "" and not self.is_free
 
     @property
     def n_free(self) -> int:
@@ -395,50 +404,41 @@ class Design:
         return own_shares(columns[:, :n], columns[:, n:])
 
 
-def _n_shown(
+def _problem_of_type(
     events: Sequence[Event],
     times: NDArray[np.float64],
     durations: NDArray[np.float64],
-    is_good: NDArray[np.bool_],
-    hrf: str,
-) -> int:
-    """Return how many events of one type the good blocks show, up to LEAST_EVENTS.
-
-    A block shows an event if it has LEAST_SEEN of the largest response that a block at any time can have to one of the type.
-    """
-    largest, usual = 0.0, np.median(durations, keepdims=True)
-    for event in {replace(event, onset=0.0) for event in events}:
-        # At the onset, in the middle of the event, and while the response to its end lasts
-        at = np.concatenate([[0, event.duration / 2], event.duration + np.arange(KERNEL_S)])
-        largest = max(largest, float(np.abs(response_of([event], at, usual, hrf)).max()))
-    each = (response_of([event], times, durations, hrf)[is_good] for event in events)
-    shown = (response for response in each if np.abs(response).max(initial=0) > LEAST_SEEN * largest)
-    return len([*islice(shown, LEAST_EVENTS)])
-
-
-def _problem_of_type(
-    name: str,
-    n_shown: int,
-    columns: NDArray[np.float64],
-    shares: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     hrf: str,
     least_events: int,
 ) -> str:
-    """Return why good blocks cannot show the response to a type, in words; empty if they can."""
-    events, block, good = f"the events of '{name}'", "good block" if is_bad.any() else "block", ~is_bad
+    """Return why good blocks cannot show the response to the events of a type, in words; empty if they can.
+
+    A block shows an event if it has more than LEAST_SEEN of the largest response that a block can have to one of the type.
+    """
+    name, block, largest = events[0].trial_type, "good block" if is_bad.any() else "block", 0.0
+    usual = np.median(durations, keepdims=True)
+    for event in {replace(event, onset=0.0) for event in events}:
+        # At the onset, in the middle of the event, and while the response to its end lasts
+        at = np.concatenate([[0, event.duration / 2], event.duration + np.arange(KERNEL_S)])
+        largest = max(largest, float(np.abs(response_of([event], at, usual, hrf)).max()))
+    each = (response_of([event], times, durations, hrf)[~is_bad] for event in events)
+    shown = (response for response in each if np.abs(response).max(initial=0) > LEAST_SEEN * largest)
+    n_shown = len([*islice(shown, LEAST_EVENTS)])
     if not n_shown:
-        return f"no {block} is within {events}, so no response to it can be found"
-    if not hrf.startswith(FIR) and shares[good].min() > max(0, (1 - LEAST_DEPTH) * shares[good].max()):
-        return f"all {block}s are within {events}, so no response to it can be found"
+        return f"no {block} is within the events of '{name}', so no response to it can be found"
+    shares = response_of(events, times, durations, "boxcar")[~is_bad]
+    if not hrf.startswith(FIR) and shares.min() > max(0, (1 - LEAST_DEPTH) * shares.max()):
+        return f"all {block}s are within the events of '{name}', so no response to it can be found"
     if n_shown < least_events:
         return (
             f"the type '{name}' has {counted(n_shown, 'event')} that the {block}s show, and a response requires "
             f"{LEAST_EVENTS} or more"
         )
-    if not np.ptp(columns[good], axis=0).all():
-        return f"no {block} is at one of the delays after {events}, or all are, so its free response cannot be found"
-    return ""
+    if np.ptp(response_of(events, times, durations, hrf)[~is_bad], axis=0).all():
+        return ""
+    at_delay = f"no {block} is at one of the delays after the events of '{name}', or all are"
+    return f"{at_delay}, so its free response cannot be found"
 
 
 def own_shares(responses: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -575,13 +575,10 @@ def design_of(
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
     shares = {name: response_of(each, times, durations, "boxcar")[:, 0] for name, each in types.items()}
-    problems, seen = dict[str, str](), dict[str, NDArray[np.float64]]()
-    for name, columns in responses.items():
-        n_shown = _n_shown(types[name], times, durations, ~is_bad, hrf)
-        if problem := _problem_of_type(name, n_shown, columns, shares[name], is_bad, hrf, least_events):
-            problems[name] = problem
-        else:
-            seen[name] = columns
+    about = times, durations, is_bad, hrf, least_events
+    found = {name: _problem_of_type(of_type, *about) for name, of_type in types.items()}
+    problems = {name: problem for name, problem in found.items() if problem}
+    seen = {name: columns for name, columns in responses.items() if name not in problems}
     # All around their means, so that the constant, the baseline of the change, is the level of the session at rest
     own = {}
     for name, values in (confounds or {}).items():

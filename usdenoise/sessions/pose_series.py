@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -112,11 +112,9 @@ class PoseSeries(ResultSeries):
     @property
     def counting(self) -> NDArray[np.float32]:
         """Blood power in which bad blocks are NaN, unless they are interpolated: they do not count in courses."""
-        blood = self.images["blood_power"]
-        if self.interpolated is not None:
-            return blood
-        counting: NDArray[np.float32] = blood.copy()
-        counting[self.bad_blocks] = np.nan
+        counting = self.images["blood_power"].copy()
+        if self.interpolated is None:
+            counting[self.bad_blocks] = np.nan
         return counting
 
     @property
@@ -142,25 +140,25 @@ class PoseSeries(ResultSeries):
 
     def filled_image(self, name: str) -> NDArray[np.float32]:
         """Return a power image in which bad and missing blocks are interpolated, each position by itself."""
-        of_poses = zip(
-            np.moveaxis(self.images[name], 1, 0), self.block_times.T, self.bad_blocks.T, strict=True
-        )
+        by_pose = np.moveaxis(self.images[name], 1, 0)
+        of_poses = zip(by_pose, self.block_times.T, self.bad_blocks.T, strict=True)
         return np.stack([interpolated_series(*of_pose) for of_pose in of_poses], axis=1)
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result, as files and xarray have them."""
         of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated", *self.movement}
         arrays = {array.name: array for array in super().contents() if array.name not in of_sweeps}
-        blood = arrays["blood_power"]
-        arrays["blood_power"] = replace(
-            blood, attributes={**blood.attributes, "poses": json.dumps(self.names)}
-        )
-        names, of_block = {"poses": ", ".join(self.names)}, dict(arrays["time"].attributes)
-        of_sweep = {**of_block, "volume_acquisition_duration": self.sweep_duration}
+        blood, time = arrays["blood_power"], arrays["time"]
+        of_blood = {**blood.attributes, "poses": json.dumps(self.names)}
+        arrays["blood_power"] = replace(blood, attributes=of_blood)
         meaning = "middle of each sweep over the positions, from the first frame of the first file"
-        of_sweep["meaning"] = meaning
-        of_block["meaning"] = "middle of the block of each position in each sweep"
-        arrays["time"] = replace(arrays["time"], attributes=of_sweep)
+        of_sweep = {"volume_acquisition_duration": self.sweep_duration, "meaning": meaning}
+        arrays["time"] = replace(time, attributes={**time.attributes, **of_sweep})
+        names, meaning = (
+            {"poses": ", ".join(self.names)},
+            "middle of the block of each position in each sweep",
+        )
+        of_block = {**time.attributes, "meaning": meaning}
         bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}
         of_blocks = [
             NamedArray(SLICE_TIME, self.block_times, f"t{POSE_AXIS}", {**of_block, **names}),
@@ -171,11 +169,10 @@ class PoseSeries(ResultSeries):
             of_blocks.append(NamedArray("interpolated", self.bad_blocks, f"t{POSE_AXIS}", filled))
         # -1 where a position has no block in a sweep
         n_frames = [np.array([block.n_frames for block in series.block_records]) for series in self.poses]
-        joined = partial(_over_sweeps, self.sweeps, len(self.block_times))
-        of_blocks.append(NamedArray("n_frames", joined(n_frames, -1), f"t{POSE_AXIS}"))
+        of_blocks.append(NamedArray("n_frames", self.plan.over_sweeps(n_frames, -1), f"t{POSE_AXIS}"))
         for name, array in self.poses[0].movement.items():
-            moved = [series.movement[name].values for series in self.poses]
-            of_blocks.append(replace(array, values=joined(moved, np.nan), axes=f"t{POSE_AXIS}"))
+            moved = self.plan.over_sweeps([series.movement[name].values for series in self.poses], np.nan)
+            of_blocks.append(replace(array, values=moved, axes=f"t{POSE_AXIS}"))
         return [*arrays.values(), *of_blocks]
 
 
@@ -197,19 +194,17 @@ def joined_poses(
     """
     first, n_poses, n_sweeps = poses[0], len(poses), geometry.n_frames
     sweeps = [plan.sweeps[plan.blocks_of(pose)] for pose in range(n_poses)]
-
-    joined_over = partial(_over_sweeps, sweeps, n_sweeps)
-    times = joined_over([series.time for series in poses], np.nan)
+    times = plan.over_sweeps([series.time for series in poses], np.nan)
     half = (first.window - 1) / 2 / (geometry.frame_rate_hz or 1.0)
     block_times = np.where(np.isfinite(times), times, plan.cell_starts + half).astype(np.float64)
-    bad = joined_over([series.bad for series in poses], True)
+    bad = plan.over_sweeps([series.bad for series in poses], True)
     middle = poses[n_poses // 2]
     joined = PoseSeries(
         fit=middle.fit,
         picture_quality=middle.picture_quality,
         geometry=geometry,
         images={
-            name: joined_over([series.images[name] for series in poses], np.nan) for name in first.images
+            name: plan.over_sweeps([series.images[name] for series in poses], np.nan) for name in first.images
         },
         means={name: np.stack([series.means[name] for series in poses]) for name in first.means},
         attributes=first.attributes,
@@ -236,16 +231,6 @@ def joined_poses(
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
     return replace(joined, activations=activations, region_series=region_series(joined.counting, masks))
-
-
-def _over_sweeps(
-    sweeps: Sequence[NDArray[np.intp]], n_sweeps: int, values: Sequence[NDArray[Any]], missing: float
-) -> NDArray[Any]:
-    """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
-    joined = np.full((n_sweeps, len(values), *values[0].shape[1:]), missing, values[0].dtype)
-    for pose, of_pose in enumerate(values):
-        joined[sweeps[pose], pose] = of_pose
-    return joined
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:
@@ -288,18 +273,12 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
     """Return the activation maps of all positions as one; its course is the mean over the active pixels of all."""
     first, active = maps[0], np.stack([found.active for found in maps])
 
-    def stacked(name: str) -> NDArray[np.float32] | None:
-        values = [getattr(found, name) for found in maps]
-        if values[0] is None:
-            return None
-        # A response with free delays has them first.
-        return np.stack(values, axis=-first.active.ndim - 1)
-
+    # A response with free delays has them first.
+    axis, of_maps = -first.active.ndim - 1, [found.images for found in maps]
+    stacked: dict[str, Any] = {name: np.stack([each[name] for each in of_maps], axis) for name in of_maps[0]}
     # The response that the blocks of a sweep expect, on the mean, and the course of the pixels that are active
-    sums, counts = np.zeros((2, len(joined.block_records)))
-    for found, places in zip(maps, joined.sweeps, strict=True):
-        sums[places] += found.expected
-        counts[places] += 1
+    of_blocks = joined.plan.over_sweeps([found.expected for found in maps], np.nan)
+    sums, counts = np.nansum(of_blocks, axis=1), np.isfinite(of_blocks).sum(axis=1)
     course = mean_course(joined.counting[:, active])
     if active.any():
         course = 100 * course / np.nanmean(course[~joined.bad])
@@ -310,9 +289,7 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         correlations[measure] = max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
     return replace(
         first,
-        t=stacked("t"),
-        f=stacked("f"),
-        change=stacked("change"),
+        **stacked,
         active=active,
         threshold=min(thresholds, default=None),
         expected=np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0),

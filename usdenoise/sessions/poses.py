@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +78,13 @@ class PosePlan:
     def blocks_of(self, pose: int) -> list[int]:
         """Return the numbers of the blocks of a position, in the order of time."""
         return [number for number, shown in enumerate(self.poses.tolist()) if shown == pose]
+
+    def over_sweeps(self, values: Sequence[NDArray[Any]], missing: float) -> NDArray[Any]:
+        """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
+        joined = np.full((*self.cell_starts.shape, *values[0].shape[1:]), missing, values[0].dtype)
+        for pose, of_pose in enumerate(values):
+            joined[self.sweeps[self.blocks_of(pose)], pose] = of_pose
+        return joined
 
     def recording_of(self, recording: Recording, pose: int) -> Recording:
         """Return the recording of the blocks of a position."""

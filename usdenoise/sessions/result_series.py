@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -367,6 +367,12 @@ class ResultSeries:
         return np.asarray(self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0))
 
     @property
+    def durations(self) -> NDArray[np.float64]:
+        """Duration of each block, in `time_unit`."""
+        n_frames = np.array([block.n_frames for block in self.block_records])
+        return np.asarray(n_frames / (self.geometry.frame_rate_hz or 1.0))
+
+    @property
     def time_unit(self) -> str:
         """Unit of the times: "s", or "frames" if the frame rate is not known."""
         return time_unit(self.geometry)
@@ -399,29 +405,15 @@ class ResultSeries:
     @property
     def movement(self) -> dict[str, NamedArray]:
         """What a model of the series takes from the frames of each block: motion, gain, shifts; NaN where not known."""
-        blocks, unit = self.block_records, self.geometry.displacement_unit[1]
-        columns: dict[str, tuple[Any, str, str]] = {
-            "motion": (
-                [each.frames.displacement for each in blocks],
-                unit,
-                "largest displacement of the tissue",
-            ),
-            "gain": (
-                [block.gain_db for block in blocks],
-                "dB",
-                "power of the tissue over that of the session",
-            ),
-        }
-        shifts = (
-            np.full((len(blocks), len(self.geometry.pixel_axes)), np.nan)
-            if self.shifts is None
-            else self.shifts
-        )
-        for letter, along in zip(self.geometry.pixel_axes, shifts.T, strict=True):
-            columns[f"shift_{letter}"] = along, "pixels", f"displacement of the image along {letter}"
+        letters, unit = self.geometry.pixel_axes, self.geometry.displacement_unit[1]
+        none, about = (np.nan,) * len(letters), [("motion", unit, "largest displacement of the tissue")]
+        about += [("gain", "dB", "power of the tissue over that of the session")]
+        about += [(f"shift_{each}", "pixels", f"displacement of the image along {each}") for each in letters]
+        blocks = self.block_records
+        rows = [(each.frames.displacement, each.gain_db, *(each.shift_pixels or none)) for each in blocks]
         return {
-            name: NamedArray(name, np.array(values, np.float64), "t", {"unit": unit, "meaning": meaning})
-            for name, (values, unit, meaning) in columns.items()
+            name: NamedArray(name, values, "t", {"unit": unit, "meaning": meaning})
+            for (name, unit, meaning), values in zip(about, np.array(rows, np.float64).T.copy(), strict=True)
         }
 
     @property
@@ -481,9 +473,8 @@ class ResultSeries:
         """Return the series with powers of bad blocks that are interpolated, if its options say so."""
         if self.interpolated is None:
             return self
-        return replace(
-            self, images={**self.images, **{name: self.filled_image(name) for name in POWER_NAMES}}
-        )
+        filled = {name: self.filled_image(name) for name in POWER_NAMES}
+        return replace(self, images={**self.images, **filled})
 
     def filled_image(self, name: str) -> NDArray[np.float32]:
         """Return a power image in which bad blocks are interpolated."""
@@ -519,11 +510,7 @@ class ResultSeries:
         if self.interpolated is not None:
             filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
             arrays.append(NamedArray("interpolated", self.bad, "t", filled))
-        maps = dict[str, dict[str, NDArray[np.float32]]]()
-        for name, found in self.activations.items():
-            maps[name] = {found.letter.lower(): found.statistic}
-            if found.change is not None:
-                maps[name]["change"] = found.change
+        maps = {name: found.images for name, found in self.activations.items()}
         return arrays + activation_contents(self.events, spatial, maps)
 
 

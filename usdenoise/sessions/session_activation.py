@@ -44,6 +44,9 @@ from usdenoise.sessions.regions import WHOLE_IMAGE, RegionResponse
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import Geometry
 
+MOST_SMOOTHED = 0.25
+"""Largest width of the smoothing over the shortest side of the image: more leaves nothing but its mean."""
+
 FWHM = 2.3548
 """Full width at half maximum of a Gaussian of standard deviation 1."""
 
@@ -103,6 +106,15 @@ def check_activation(
         raise OptionError(problem, remedy="give {frame_rate_hz}")
     if session.smoothing_mm and not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
         raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
+    # A volume may have a few planes
+    in_plane = [letter for letter in geometry.spatial_axes if letter != "y"]
+    sides = [geometry.shape_in(letter)[0] * geometry.spacing_mm.get(letter, math.inf) for letter in in_plane]
+    if session.smoothing_mm > MOST_SMOOTHED * min(sides):
+        raise OptionError(
+            f"{session.smoothing_mm:g} mm is wider than a quarter of the image, whose shorter side is {min(sides):.3g} mm",
+            option="smoothing_mm",
+            remedy="lower it, or mend {spacing_mm}",
+        )
     lengths = np.array([block.n_frames for block in recording.blocks])
     starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
     n_confounds = 0 if session.confounds == "none" else 2
@@ -149,9 +161,8 @@ class _Modelled:
     @classmethod
     def of(cls, series: ResultSeries, events: Sequence[Event]) -> Self:
         """Return the series with the confounds that its options ask for."""
-        blocks, shifts = series.block_records, series.shifts
-        moves = np.array([block.frames.displacement for block in blocks], np.float64)
-        gains = np.array([block.gain_db for block in blocks], np.float64)
+        moves, gains = (series.movement[name].values for name in ("motion", "gain"))
+        shifts = series.shifts
         motions = motion_measures(moves / series.geometry.displacement_unit[0], shifts, gains, ~series.bad)
         confounds = {}
         if series.options.confounds != "none":
@@ -162,22 +173,18 @@ class _Modelled:
         images = _smoothed(series, series.options.smoothing_mm)
         return cls(series, events, motions, confounds, series.vessels, images)
 
-    @property
-    def durations(self) -> NDArray[np.float64]:
-        """Duration of each block in s, or in frames if the frame rate is not known."""
-        n_frames = np.array([block.n_frames for block in self.series.block_records])
-        return n_frames / (self.series.geometry.frame_rate_hz or 1.0)
-
     def design(self, delay: float) -> Design:
         """Return the design for a delay of the response."""
         series, late = self.series, delayed(self.events, delay)
-        about = series.time, self.durations, series.bad, self.confounds
+        about = series.time, series.durations, series.bad, self.confounds
         return design_of(late, *about, series.options.hrf, series.options.contrasts)
 
     def at(self, delay: float, smoothing_mm: float | None = None) -> BlockSeries:
         """Return the series and its design for a delay of the response, and another smoothing than that of the options."""
         images = self.images if smoothing_mm is None else _smoothed(self.series, smoothing_mm)
-        return BlockSeries(images, self.in_vessels, self.design(delay), self.series.time, self.durations)
+        return BlockSeries(
+            images, self.in_vessels, self.design(delay), self.series.time, self.series.durations
+        )
 
 
 def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event]) -> list[ResultSeries]:
@@ -239,10 +246,8 @@ def _delay_doubts(
     series, given, types = modelled[0].series, delay, joined_events(modelled[0].events)
     least = float(np.median(np.diff(series.time))) / 2
     if isinstance(series.options.delay, str) and (common is None or np.isfinite(common.fall_s)):
-        sentence = "no delay has a response in both halves of the vessels: the response has none"
-        yield Doubt(
-            "delay", f"the blocks show {common.words}: the maps assume the rise" if common else sentence
-        )
+        none = "no delay has a response in both halves of the vessels: the response has none"
+        yield Doubt("delay", f"the blocks show {common.words}: the maps assume the rise" if common else none)
 
     def own_delay(name: str) -> FoundDelay | None:
         return common_delay([each.at(given) for each in modelled], types[name])
@@ -260,11 +265,10 @@ def _delay_doubts(
         # All types may explain more without more active pixels, or be a fall that is a rise with another delay
         is_better = not name and (later.gain >= MORE_SHIFTED or abs(later.fall_s - delay) < abs(late))
         if is_better or n_shifted >= max(MORE_SHIFTED * n_found, LEAST_ACTIVE):
-            sentence = f"is {abs(late):.2g} s {'late' if late > 0 else 'early'}: {later.words} explains {later.gain:.2g} "
-            sentence += (
-                f"times as much of the vessels: {n_shifted} pixels are active, {n_found} with {delay:.2g} s"
-            )
-            yield Doubt("delay", f"the response{of_type} {sentence}")
+            side = "late" if late > 0 else "early"
+            about = f"the response{of_type} is {abs(late):.2g} s {side}: {later.words}"
+            shown = f"{n_shifted} pixels are active, {n_found} with {delay:.2g} s"
+            yield Doubt("delay", f"{about} explains {later.gain:.2g} times as much of the vessels: {shown}")
             modelled, found, delay = moved, shifted, delay if name else later.delay_s
 
 
@@ -319,13 +323,10 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
     fitted, responses = fit_series(blood_power[:, None], design), {}
     baseline = float(fitted.baseline[0]) if fitted.baseline[0] > 0 else math.nan
     for name in design.expected:
-        change, statistic, p = np.full(design.columns_a_type, np.nan), math.nan, math.nan
-        if name in design.tested and np.isfinite(fitted.statistics[name][0]):
-            change = 100 * design.tested[name] @ fitted.effects[:, 0] / baseline
-            statistic, p = float(fitted.statistics[name][0]), float(fitted.p[name][0])
-        has_error = not design.is_free and statistic != 0
-        error = float(change[0] / statistic) if has_error else math.nan
-        letter = "F" if design.is_free else "t"
+        change = 100 * design.tested[name] @ fitted.effects[:, 0] / baseline
+        statistic, letter = float(fitted.statistics[name][0]), "t" if design.has_t(name) else "F"
+        p = float(fitted.p[name][0]) if math.isfinite(statistic) else math.nan
+        error = float(change[0] / statistic) if design.has_t(name) and statistic != 0 else math.nan
         responses[name] = RegionResponse(name, tuple(change.tolist()), error, letter, statistic, p)
     return responses
 
@@ -334,7 +335,7 @@ def region_correlations(series: ResultSeries) -> dict[tuple[str, str], tuple[flo
     """Return the correlation of each pair of regions besides drift, motion and responses, and its degrees of freedom.
 
     It is NaN if the times of the blocks are not known in s, and as for
-    :func:`usdenoise.sessions.activation.noise_correlation`.
+    :func:`usdenoise.sessions.activation.noise_correlation`. Regions of several positions have no motion in common.
     """
     # Regions are means of the series that are not smoothed.
     unsmoothed = replace(series, options=replace(series.options, smoothing_mm=0.0))
@@ -352,7 +353,7 @@ def _motion_with_events(
     correlations, strongest, series = dict[str, float](), (0.0, ""), modelled.series
     for measure, values in modelled.motions.items():
         at = np.where(series.bad, np.nan, values)
-        correlation, size, p = locked_correlation(at, series.time, modelled.durations, events)
+        correlation, size, p = locked_correlation(at, series.time, series.durations, events)
         correlations[measure] = correlation
         if correlation > MOST_LOCKED and p * n_tests < CHANCE and size > MATERIAL[measure]:
             unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
@@ -384,12 +385,11 @@ def motion_measures(
     Returns
     -------
     dict
-        "motion" within a block, if it is known of any; "framewise_displacement" (the sum over the axes); "displacement"
-        along the direction in which the blocks are displaced most, without a parabola over the session; "tissue_power".
+        "motion" within a block and "tissue_power", if known of any; "framewise_displacement" (the sum over the axes);
+        "displacement" along the direction in which the blocks are displaced most, without a parabola over the session.
     """
-    measures = {"tissue_power": gains_db}
-    if np.isfinite(moves).any():
-        measures["motion"] = moves
+    known_of_blocks = {"tissue_power": gains_db, "motion": moves}
+    measures = {name: values for name, values in known_of_blocks.items() if np.isfinite(values).any()}
     if shifts is not None:
         measures["framewise_displacement"] = framewise_displacement(shifts)
         known = np.isfinite(shifts).all(axis=1) & is_good
@@ -405,7 +405,7 @@ def _event_doubts(modelled: _Modelled, design: Design) -> Iterator[Doubt]:
     series, events = modelled.series, modelled.events
     if NO_STARTS in series.geometry.assumptions:
         yield Doubt("block-times", NO_STARTS)
-    end = float((series.time + modelled.durations / 2).max())
+    end = float((series.time + series.durations / 2).max())
     if n_outside := sum(not is_within(event, end) for event in events):
         yield Doubt("design", f"{n_outside} of {len(events)} events are outside the session")
     # The design was right for all blocks, and may not be for the good ones and their motion.
