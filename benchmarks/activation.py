@@ -28,9 +28,9 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import blood_rise
 from usdenoise.sessions import activation
-from usdenoise.sessions.activation import BlockSeries, activation_maps, fit_series
+from usdenoise.sessions.activation import SIGNIFICANT, BlockSeries, activation_maps, fit_series
 from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
-from usdenoise.sessions.session_activation import CHANCE, MATERIAL, MOST_LOCKED, motion_measures
+from usdenoise.sessions.session_activation import MATERIAL, MOST_LOCKED, motion_measures
 
 SHAPE, BLOCK_S, INTERVAL_S = (48, 48, 200), 0.4, 0.6
 COMMON: dict[str, Any] = {
@@ -156,7 +156,7 @@ def measure(found: Mapping[str, Any]) -> dict[str, Any]:
         for name, values in motions.items()
     }
     measures["doubted"] = any(
-        correlation > MOST_LOCKED and p * len(motions) < CHANCE and size > MATERIAL[name]
+        correlation > MOST_LOCKED and p * len(motions) < SIGNIFICANT and size > MATERIAL[name]
         for name, (correlation, size, p) in measures["locked"].items()
     )
     return measures

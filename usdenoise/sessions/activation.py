@@ -45,7 +45,7 @@ ALIKE_GAIN = 0.99
 """Gain of the likelihood over the largest one from which delays are alike."""
 
 SIGNIFICANT = 0.05
-"""Level of the tests of a delay: the usual one."""
+"""Level of the tests of a delay, and of the doubts about an activation: the usual one."""
 
 
 @dataclass(frozen=True)

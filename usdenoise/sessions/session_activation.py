@@ -16,6 +16,7 @@ from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import (
+    SIGNIFICANT,
     ActivationMap,
     ActivationMaps,
     BlockSeries,
@@ -58,9 +59,8 @@ MORE_SHIFTED = 1.3
 """Active pixels, or gain of the likelihood, with another delay over those with the delay as it is, from which the delay is
 doubtful."""
 
-MOST_LOCKED, CHANCE = 0.5, 0.05
-"""Correlation of the motion of the image with the events above which an activation is doubtful, and the usual level of
-significance: how often such a doubt may arise in a session by chance."""
+MOST_LOCKED = 0.5
+"""Correlation of the motion of the image with the events above which an activation is doubtful, if it is significant."""
 
 MATERIAL = {"motion": 0.05, "framewise_displacement": 0.05, "displacement": 0.05, "tissue_power": 0.3}
 """Measure of the motion of the tissue -> standard deviation of the part that follows the events, in wavelengths within a
@@ -355,7 +355,7 @@ def _motion_with_events(
         at = np.where(series.bad, np.nan, values)
         correlation, size, p = locked_correlation(at, series.time, series.durations, events)
         correlations[measure] = correlation
-        if correlation > MOST_LOCKED and p * n_tests < CHANCE and size > MATERIAL[measure]:
+        if correlation > MOST_LOCKED and p * n_tests < SIGNIFICANT and size > MATERIAL[measure]:
             unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
             sentence = (
                 f"the {measure.replace('_', ' ')} follows the events '{name}' (correlation {correlation:.2f}, {size:.2g} "
@@ -436,14 +436,14 @@ def _activation_doubts(
         if n_active and is_rest.any() and noise is not None:
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
-            if bdtrc(n_outside - 1, n_active, MOST_DOUBTFUL) < CHANCE:
+            if bdtrc(n_outside - 1, n_active, MOST_DOUBTFUL) < SIGNIFICANT:
                 yield Doubt("activation", f"{n_outside} {of_type} are outside the vessels in blocks at rest")
         assert found.change is not None
         # The change is the one of a long event. A short one does not reach it.
         peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
         changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
         n_large = n_active - int((changes <= MOST_CHANGE).sum())
-        if bdtrc(n_large - 1, n_active, MOST_DOUBTFUL) < CHANCE:
+        if bdtrc(n_large - 1, n_active, MOST_DOUBTFUL) < SIGNIFICANT:
             yield Doubt("activation", f"{n_large} {of_type} change by more than {MOST_CHANGE:.0f} %")
 
 
