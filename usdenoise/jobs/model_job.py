@@ -109,8 +109,12 @@ def model_of(
     ]
     plane, plan = bare[0].geometry, series.plan if isinstance(series, PoseSeries) else None
     drawn = {name: partial(over_positions, plane, region) for name, region in drawn_regions(regions).items()}
-    for number, each in enumerate(bare):
-        check_activation(_as_recording(each), events, session, is_planned=number > 0)
+    # Each event must be within the series; a position may show few of them
+    recordings = [_as_recording(each) for each in bare]
+    blocks = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
+    check_activation(replace(recordings[0], blocks=blocks), events, session)
+    for recording in recordings if plan else ():
+        check_activation(recording, events, session, is_planned=True)
     masks = region_masks(drawn, series.geometry) if drawn else {}
     return modelled(bare, events, masks, plan, series.geometry)
 
