@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from usdenoise.errors import InputError
-from usdenoise.files.bids import csv_text, read_events
+from usdenoise.files.bids import csv_text, events_of_rows, read_events
 from usdenoise.sessions.design import Event
 
 
@@ -112,3 +112,12 @@ def test_columns_that_would_change_the_model_are_noted(head, row, note, tmp_path
     notes = events_of(tmp_path, f"onset duration {head}", f"1 2 {row}", f"5 2 {row}")[1]
     assert len(notes) == bool(note)
     assert note in "".join(notes)
+
+
+def test_a_nul_in_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds a NUL"):
+        events_of(tmp_path, "onset duration trial_type", "1 2 o\0n")
+    with pytest.raises(InputError, match=r"event 1: the type 'o\\x00n' holds a NUL"):
+        events_of_rows(
+            [{"onset": 1, "duration": 2, "trial_type": name} for name in ("on", "o\0n")], "events", "event", 0
+        )

@@ -117,6 +117,8 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     try:
         with readable(path):
             text = decoded(path.read_bytes())
+        if "\0" in text:
+            raise InputError(f"{path} holds a NUL, and is no text", remedy="write it again as text")
         with_tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
         rows = csv.DictReader(io.StringIO(text, newline=""), **(with_tabs if "\t" in text else {}))
         return [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
@@ -193,6 +195,8 @@ def events_of_rows(
                 f"{name}, {unit} {number}: the modulation must be a number",
                 remedy="give the height of each event, or omit the column",
             )
+        if "\0" in trial_type:
+            raise InputError(f"{name}, {unit} {number}: the type {trial_type!r} holds a NUL")
         before = last.setdefault(trial_type, onset)
         if onset < before:
             raise InputError(

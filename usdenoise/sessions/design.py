@@ -132,16 +132,16 @@ def with_main_effects(events: Sequence[Event]) -> list[Event]:
     moving = [event for event in events if event.modulation]
     for event in moving:
         heights.setdefault(event.trial_type, []).append(event.modulation)
-    if any(len({*of_type}) > 1 for of_type in heights.values()):
+    means = {name: math.fsum(each) / len(each) for name, each in heights.items() if len({*each}) > 1}
+    if means:
         check_events(moving)
     for event in events:
-        of_type = heights.get(event.trial_type, [])
-        if len({*of_type}) < 2:
+        name = event.trial_type
+        if name not in means:
             parts.append(event)
         elif event.modulation:
-            around = event.modulation - math.fsum(of_type) / len(of_type)
-            name = event.trial_type + MODULATED
-            parts += [replace(event, modulation=1.0), replace(event, trial_type=name, modulation=around)]
+            around = replace(event, trial_type=name + MODULATED, modulation=event.modulation - means[name])
+            parts += [replace(event, modulation=1.0), around]
     return parts
 
 
