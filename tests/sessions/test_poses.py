@@ -382,7 +382,7 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
         np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
-    # The motion is that of each position
+    # Each position has its own motion
     assert "a model of drift and the responses" in region_correlation_table(found).texts["r"]
     correlations = region_correlations(found)
     assert [*correlations] == [*combinations(("on", "off", "half", "rect"), 2)]
@@ -486,4 +486,5 @@ def test_a_picture_of_the_positions_for_a_paper(found: PosesResult) -> None:
         np.testing.assert_allclose(image.get_array(), np.maximum(wanted, image.get_clim()[0]), atol=1e-4)
     (bar,) = axes[0].lines
     assert np.ptp(bar.get_xdata()) == pytest.approx(1.0)
-    assert len(usdenoise.plot(found, "activation", ax=Figure().subplots())) == N_POSES
+    for image in ("activation", "noise_power"):
+        assert len(usdenoise.plot(found, image, ax=Figure().subplots())) == N_POSES

@@ -596,13 +596,15 @@ def plot(  # noqa: PLR0913
             *(activation.statistic, activation.active, series.means["blood_power"]),
             *(spatial, activation.letter, series.planes),
         )
-    elif image in FLOW or image == "tsnr" or (series.planes and image in QUANTITIES):
+    elif image in FLOW or image == "tsnr":
         display = Display(dynamic_range=dynamic_range_db, color_map=color_map)
         layers = [result_layer(image, series, display)]
     else:
-        view = front_view(decibels(series.means[image]), spatial)
-        axes, quantity = view.rows + view.columns, QUANTITIES.get(image, "noise power")
-        panels, scale = power_layer(view.image, axes, dynamic_range_db, color_map, quantity)
+        levels, axes, quantity = decibels(series.means[image]), spatial, QUANTITIES.get(image, "noise power")
+        if not series.planes:
+            view = front_view(levels, spatial)
+            levels, axes = view.image, view.rows + view.columns
+        panels, scale = power_layer(levels, axes, dynamic_range_db, color_map, quantity, series.planes)
         layers = [(panels, replace(scale, label=f"{quantity} (dB)"))]
     shown = list(range(len(layers[0][0]))) if planes is None or not series.planes else [*planes]
     figure, all_axes = ax.figure, np.array([ax])
