@@ -41,7 +41,7 @@ def collect(folders: Sequence[Path], output: Path, overwrite: bool = False) -> d
     Raises
     ------
     InputError
-        If there is no table of responses.
+        If no folder contains a table of responses.
     """
     found = {path for folder in folders for path in folder.resolve().rglob(f"*{RESPONSES}")}
     paths = sorted(found, key=lambda path: natural_key(str(path)))

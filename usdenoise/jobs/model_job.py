@@ -18,7 +18,6 @@ from usdenoise.jobs.poses_job import over_positions
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import events_of
 from usdenoise.options import SessionOptions
-from usdenoise.pipeline.recording import Block, Recording, Window
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord, input_record
 from usdenoise.sessions.design import Event
@@ -110,20 +109,11 @@ def model_of(
     plane, plan = bare[0].geometry, series.plan if isinstance(series, PoseSeries) else None
     drawn = {name: partial(over_positions, plane, region) for name, region in drawn_regions(regions).items()}
     # Each event must be within the series; a position may show few of them
-    recordings = [_as_recording(each) for each in bare]
-    blocks = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
-    check_activation(replace(recordings[0], blocks=blocks), events, session)
-    for recording in recordings if plan else ():
-        check_activation(recording, events, session, is_planned=True)
+    times = np.concatenate([each.time for each in bare])
+    durations = np.concatenate([each.durations for each in bare])
+    order = np.argsort(times, kind="stable")
+    check_activation(plane, (times[order], durations[order]), events, session)
+    for each in bare if plan else ():
+        check_activation(each.geometry, (each.time, each.durations), events, session, is_planned=True)
     masks = region_masks(drawn, series.geometry) if drawn else {}
     return modelled(bare, events, masks, plan, series.geometry)
-
-
-def _as_recording(series: ResultSeries) -> Recording:
-    """Return the times of the blocks of a series as a recording without frames."""
-    frame_time = 1 / (series.geometry.frame_rate_hz or 1.0)
-    blocks = [
-        Block(chunks=(), window=Window(0, block.n_frames, True), start_s=start)
-        for block, start in zip(series.block_records, series.starts.tolist(), strict=True)
-    ]
-    return Recording(series.geometry, np.dtype(np.float32), blocks, frame_time)

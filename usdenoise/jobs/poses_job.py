@@ -67,14 +67,15 @@ def filter_positions(
     recordings = [_recording_of(recording, plan, geometry, pose) for pose in range(len(plan.names))]
     # Events and regions that do not fit are an error before an hour of filtering. A position may show few of the events.
     used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
-    check_activation(replace(recording, blocks=used), events, alone)
+    of_all_blocks = replace(recording, blocks=used).block_times
+    check_activation(recording.geometry, of_all_blocks, events, alone)
     of_all = {name: partial(over_positions, recording.geometry, region) for name, region in regions.items()}
     masks = region_masks(of_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, part in enumerate(recordings):
         watcher = _PartOfProgress(progress, n_done, len(used))
         try:
-            check_activation(part, events, alone, is_planned=True)
+            check_activation(part.geometry, part.block_times, events, alone, is_planned=True)
             if all(block.problem for block in part.blocks):
                 raise InputError(f"none of its blocks can be read; the first one: {part.blocks[0].problem}")
             series = filter_session(part, alone, options, store.part(pose), progress=watcher, **how)

@@ -85,7 +85,7 @@ def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:
     on_page = ("png",) if job.output.judges_blood else ()
 
     def write(series: ResultSeries) -> None:
-        # Power whose noise is not known is no blood map
+        # A series of unknown noise has no blood map
         is_power = name == "blood_power" and "noise_power" not in series.means
         shown = "power_doppler" if is_power else name
         for kind in dict.fromkeys((*on_page, *places)):

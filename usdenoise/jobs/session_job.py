@@ -301,7 +301,7 @@ def filter_series(
     if session.poses is not None:
         return filter_positions(recording, session, options, store, events, regions, doubts, **how)
     # Events and regions that do not fit are an error before an hour of filtering.
-    check_activation(recording, events, session, is_planned)
+    check_activation(recording.geometry, recording.block_times, events, session, is_planned)
     masks = region_masks(regions, recording.geometry) if regions else {}
     series = filter_session(recording, session, options, store, **how)
     return modelled([replace(series, event_doubts=doubts)], events, masks)

@@ -407,6 +407,13 @@ class Recording:
         block = Block(chunks=chunks, window=Window(0, geometry.n_frames, True))
         return cls(geometry, dtype, [block], in_memory=in_memory)
 
+    @property
+    def block_times(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Middle and duration of each block, (n_blocks,) each, in the unit of `frame_time`."""
+        lengths = np.array([block.n_frames for block in self.blocks])
+        starts = np.array([block.start_s for block in self.blocks])
+        return starts + (lengths - 1) / 2 * self.frame_time, lengths * self.frame_time
+
     def calibrated(self, axis: int, gains: Numbers | None) -> "Recording":
         """Return the recording without the flicker of its lines along an axis; itself if its chunks are Dask values.
 

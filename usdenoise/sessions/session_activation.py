@@ -13,7 +13,6 @@ from scipy.special import bdtrc
 from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import (
     SIGNIFICANT,
@@ -75,14 +74,20 @@ MOST_PLANNED = 10_000
 
 
 def check_activation(
-    recording: Recording, events: Sequence[Event], session: SessionOptions, is_planned: bool = False
+    geometry: Geometry,
+    block_times: tuple[NDArray[np.float64], NDArray[np.float64]],
+    events: Sequence[Event],
+    session: SessionOptions,
+    is_planned: bool = False,
 ) -> None:
     """Check that the activation by some events can be mapped, before anything is filtered.
 
     Parameters
     ----------
-    recording : Recording
-        The blocks of the session.
+    geometry : Geometry
+        Axes and scales of the blocks.
+    block_times : two (n_blocks,) arrays
+        Middle and duration of each block, in s, in the order of time.
     events : sequence of Event
         The events; none for no activation maps.
     session : SessionOptions
@@ -100,7 +105,6 @@ def check_activation(
     if not events:
         session.refuse(["contrasts"], "requires events", "give {events} too")
         return
-    geometry = recording.geometry
     if time_unit(geometry) != "s":
         problem = "events have times in s, and the frame rate is not known"
         raise OptionError(problem, remedy="give {frame_rate_hz}")
@@ -115,10 +119,7 @@ def check_activation(
             option="smoothing_mm",
             remedy="lower it, or mend {spacing_mm}",
         )
-    lengths = np.array([block.n_frames for block in recording.blocks])
-    starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
-    n_confounds = 0 if session.confounds == "none" else 2
-    times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
+    (times, durations), n_confounds = block_times, 0 if session.confounds == "none" else 2
     check_design(events, times, durations, session.hrf, n_confounds, is_planned)
     for contrast in session.contrasts:
         contrast_weights(contrast, joined_events(events))
