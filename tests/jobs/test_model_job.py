@@ -1,4 +1,4 @@
-"""``usdenoise model``: the maps of a session again from its series, and those of nilearn from the power of others."""
+"""``usdenoise model``: maps from the series of a session equal its maps, and maps from other power equal nilearn's."""
 
 import json
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_positions_with_a_block_that_is_missing(tmp_path):
     assert_same(again, found)
     assert_same(model(found, **how), found)
     np.testing.assert_array_equal(again.block_times, found.block_times)
-    # In NIfTI the planes have times of their own, too. The powers are those of the series, the confounds are not known.
+    # NIfTI stores the times of the planes and the powers, and no confounds.
     from_nifti = model(found.save(tmp_path / "mouse.nii.gz"), **how)
     assert from_nifti.images["blood_power"].shape == found.images["blood_power"].shape
     np.testing.assert_allclose(from_nifti.block_times, found.block_times, atol=0.6 / RATE_HZ)

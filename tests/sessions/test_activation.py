@@ -176,7 +176,7 @@ def test_t_and_f_are_those_of_generalised_least_squares() -> None:
 
 
 def test_the_correlation_of_two_series_is_that_of_the_residuals_of_least_squares() -> None:
-    """Without events, blocks that are bad, or that one series lacks, and drift; and p is that of noise."""
+    """Events, bad and missing blocks and drift do not count; p is uniform for noise."""
     rng = np.random.default_rng(6)
     # Noise that changes its sign from block to block is not whitened.
     common = rng.standard_normal((N, 1)) + (-1.0) ** np.arange(N)[:, None]
@@ -474,7 +474,7 @@ def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
     on = [Event(0.6 * first, 0.6, "on") for first in range(5, N, 5)]
     series, pixels = noise(33), np.indices((16, 12)).sum(axis=0) % 2 == 0
     series[[range(5, N, 5)], :6] += 0.15
-    # No good block sees "other", so that F of any type is that of one column.
+    # No good block shows "other", so F of any type has one column.
     bad = NONE_BAD.copy()
     bad[[8, 22]] = True
     events = [*on, Event(0.6 * 8, 0.6, "other"), Event(0.6 * 22, 0.6, "other")]

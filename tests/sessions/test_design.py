@@ -283,7 +283,7 @@ def test_a_single_event_that_good_blocks_show_is_no_response() -> None:
     design = design_of(ON[:2], TIMES, DURATIONS, bad)
     assert "has 1 event that the good blocks show" in design.problems["on"]
     assert design_of(ON[:2], TIMES, DURATIONS, bad, least_events=1).problems == {}
-    # Nor is one beside those of a height near 0
+    # Events of a height near 0 do not count, either
     low = [replace(ON[0], modulation=0.01), ON[1]]
     for hrf in ("boxcar", "glover", "fir:3"):
         assert "has 1 event" in design_of(low, TIMES, DURATIONS, NONE_BAD, hrf=hrf).problems["on"]

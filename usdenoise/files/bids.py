@@ -118,7 +118,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         with readable(path):
             text = decoded(path.read_bytes())
         if "\0" in text:
-            raise InputError(f"{path} holds a NUL, and is no text", remedy="write it again as text")
+            raise InputError(f"{path} holds a NUL and is not text", remedy="write the table as text")
         with_tabs: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
         rows = csv.DictReader(io.StringIO(text, newline=""), **(with_tabs if "\t" in text else {}))
         return [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
@@ -389,7 +389,9 @@ def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
 
 
 def quality_table(root: Path) -> tuple[dict[str, None], dict[str, dict[str, str]]]:
-    """Return the columns of the table of fusiqc in a data set, and its rows by their paths; none if there is no table.
+    """Return the columns of the fusiqc table of a data set, and its rows by their paths.
+
+    A data set without a table has the usual columns and no rows.
 
     Raises
     ------

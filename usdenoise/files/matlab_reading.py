@@ -150,7 +150,7 @@ def is_matlab(file: h5py.File) -> bool:
 
 
 def special_class(dataset: h5py.Dataset) -> str | None:
-    """Return the MATLAB class of a variable that is no array of numbers, such as cell, or "double without elements".
+    """Return the MATLAB class of a variable that is not an array of numbers, such as cell or "double without elements".
 
     None for an array of numbers, and if no class can be read.
     """

@@ -37,7 +37,7 @@ OF_BLOCKS = ("n_frames", "bad", "motion", "gain", "shift_z", "shift_x", "shift_y
 is bad, and its movement."""
 
 LASTING = 5
-"""Blocks over which the level of a series of others is the median: what lasts for more than half of them is no burst."""
+"""Blocks of the running median of the level of an imported series. A change over more than half of them is not a burst."""
 
 
 def read_power_series(
@@ -203,7 +203,7 @@ def _of_nifti(path: Path, interval_s: float | None) -> ResultSeries:
 def _of_others(
     geometry: Geometry, arrays: Arrays, duration_s: float, poses: tuple[str, ...] = ()
 ) -> ResultSeries:
-    """Return a series of images without frames, whose times are their begins; of one position, a single plane is no axis."""
+    """Return a series of images without frames. Its times are the starts of the images; a single plane loses its axis."""
     values, begins, axes = arrays["blood_power"], arrays["time"], geometry.axes
     values = values.astype(np.result_type(values, np.float32), copy=False)
     if axes == "tyzx" and values.shape[1] == 1:

@@ -135,8 +135,11 @@ def scan_page(
     source, command, asked = report.input, report.command, report.requested.get("session", {})
     options = {name: asked[name] for name in ("events", *ModelKeywords.__annotations__) if name in asked}
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
-    methods = {"In full": methods_paragraph(report)}
+    methods, estimate = {"In full": methods_paragraph(report)}, ""
+    cutoff_charts, estimate_charts = list[Chart](), list[Chart]()
     if isinstance(report, Report):
+        estimate, cutoff_charts = report.estimate, _cutoff_charts(report)
+        estimate_charts = [*_error_charts(report), *charts]
         options = dict(report.parameters)
         methods = {"In short": methods_paragraph(report, is_short=True), **methods}
         if report.method != "svd":
@@ -144,7 +147,7 @@ def scan_page(
             options["sampling"] = f"{subset}, {report.sampled_share} of all entries"
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
-    told = [*doubted, *remarked, getattr(report, "estimate", "")]
+    told = [*doubted, *remarked, estimate]
     sentences = [part for part in report.sentences if part.removeprefix("estimate: ") not in told]
     return template("scan.html").render(
         name=name,
@@ -155,8 +158,8 @@ def scan_page(
         answers=_answers_at_top(report),
         most_error=CLOSE,
         pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
-        cutoff_charts=_cutoff_charts(report) if isinstance(report, Report) else [],
-        estimate_charts=[*_error_charts(report), *charts] if isinstance(report, Report) else [],
+        cutoff_charts=cutoff_charts,
+        estimate_charts=estimate_charts,
         block_charts=block_charts,
         activations=activations,
         regions=regions,

@@ -610,7 +610,7 @@ def activation_names(
     events : iterable of Event
         The events.
     contrasts : iterable of str
-        The contrasts, and the types as well if that is easier; none by default.
+        The contrasts, among which types may be; none by default.
     space : str
         What stands for a run of white space, by default a hyphen.
     """
