@@ -264,7 +264,9 @@ def choose_low_cutoff(
 def _choice(model: LowRank, noise_rms: float, highest: int, similarity: NDArray[np.float64]) -> CutoffChoice:
     """Return the cutoff by a similarity of the components."""
     doppler, singular = mean_doppler(model.right), model.singular_values
-    noise = noise_energy(noise_rms, (len(model.left), len(model.right)))
+    # Excluded frames are 0 in the temporal vectors, and have no noise
+    n_frames = int(np.count_nonzero(model.right.any(axis=1)))
+    noise = noise_energy(noise_rms, (len(model.left), n_frames))
     profile = SimilarityProfile.from_similarity(similarity, singular, noise)
     first, squares = profile.first, None
     if model.rank - first >= LEAST_SQUARES_RANK:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.tall_matrices import TINY, part_slices, row_parts, row_squared_norms
+from usdenoise.linalg.tall_matrices import TINY, part_slices, row_parts, squared_norms
 from usdenoise.stack.sampling import FEW_PIXELS, PixelSample, RandomStream, spread_rows
 
 LARGEST_SHARE = 0.2
@@ -52,6 +52,7 @@ class FrameReason(StrEnum):
     """Why a frame is bad; the value is its name in reports."""
 
     GIVEN = "given"
+    NO_DATA = "no-data"
     ZERO = "zero"
     CONSTANT = "constant"
     DUPLICATE = "duplicate"
@@ -62,6 +63,7 @@ class FrameReason(StrEnum):
 
 WORDS = {
     FrameReason.GIVEN: "as given",
+    FrameReason.NO_DATA: "without data",
     FrameReason.ZERO: "zero everywhere",
     FrameReason.CONSTANT: "the same everywhere",
     FrameReason.DUPLICATE: "copies of the previous frame",
@@ -70,6 +72,10 @@ WORDS = {
     FrameReason.OUTLIER: "unlike the other frames",
 }
 """The reasons in words."""
+
+
+EMPTY = {FrameReason.NO_DATA, FrameReason.ZERO, FrameReason.NO_TISSUE}
+"""Reasons of frames that are no part of a scan."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +214,9 @@ def find_bad_frames(
         return search([], FrameTreatment.KEPT), subset_without(())
     bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
     subset = subset_without(())
-    # Frames without tissue are no part of the scan: any number of them is excluded.
-    n_empty = sum(bad.reason is FrameReason.NO_TISSUE for bad in bad_by_frame.values())
+    # Frames without tissue are no part of the scan, and do not count.
+    n_empty = sum(bad.reason in EMPTY for bad in bad_by_frame.values())
+    n_empty = n_empty if n_empty <= USUAL_QUANTILE * n_frames else 0
     most = n_empty + LARGEST_SHARE * (n_frames - n_empty)
     clean = subset_without(bad_by_frame) if bad_by_frame and len(bad_by_frame) <= most else subset
     while True:
@@ -243,7 +250,6 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     saturated = ((parts == parts.max()) | (parts == parts.min())).any(axis=0).mean(axis=0)
     usual = float(np.median(saturated))
     observed = sample.observed_mask(slice(None))
-    # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
     is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
     numbers = np.arange(rows.n_frames)
     together = part_slices(rows.n_frames, len(values))
@@ -258,9 +264,9 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     constant &= ~zero & (rows.n_pixels > 1)
     same &= ~zero & ~constant & (rows.n_pixels > 1)
     full = (saturated > usual + SATURATED_SHARE) & ~zero & ~constant
-    # The power of the frames, over the usual one
-    n_observed = len(values) if observed is None else np.maximum(np.count_nonzero(observed, axis=0), 1)
-    power, known = row_squared_norms(np.ascontiguousarray(values.T)) / n_observed, is_observed & ~zero
+    # The power of the frames, over the usual one, by all pixels: a few may have peaks
+    shares = 1.0 if observed is None else np.maximum(observed.mean(axis=0), 1 / len(values))
+    power, known = squared_norms(rows.values)[1] / shares, is_observed & ~zero
     usual_power = float(np.quantile(power[known], USUAL_QUANTILE)) if known.any() else 1.0
     power_db = 10 * np.log10(np.maximum(power, TINY) / max(usual_power, TINY))
     # Frames without tissue are below a gap that is wider than the range of those with tissue
@@ -271,12 +277,19 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
             most_empty = ordered[below]
     empty = (power_db <= most_empty) & known & ~constant & ~same & ~full
     return [
+        *(BadFrame(int(t), FrameReason.NO_DATA, 1.0) for t in np.flatnonzero(~is_observed)),
         *(BadFrame(int(t), FrameReason.ZERO, 1.0) for t in np.flatnonzero(zero)),
         *(BadFrame(int(t), FrameReason.CONSTANT, 1.0) for t in np.flatnonzero(constant)),
         *(BadFrame(int(t), FrameReason.DUPLICATE, 1.0) for t in np.flatnonzero(same)),
         *(BadFrame(int(t), FrameReason.SATURATED, float(saturated[t])) for t in np.flatnonzero(full)),
         *(BadFrame(int(t), FrameReason.NO_TISSUE, float(power_db[t])) for t in np.flatnonzero(empty)),
     ]
+
+
+def has_tissue(power: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which frames have tissue by their power, (n,): it is not 0, and not far below the usual one."""
+    least = 10 ** (NO_TISSUE_DB / 10) * float(np.quantile(power, USUAL_QUANTILE))
+    return np.asarray((power != 0) & ~(power < least))
 
 
 def _alike(values: Numbers, frames: NDArray[np.intp]) -> NDArray[np.bool_]:

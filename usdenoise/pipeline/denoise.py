@@ -209,7 +209,7 @@ def denoise_frames(
         measures, maps = _filtered(found, clutter, mapper, target, stack is not None and not is_lazy)
         # Where much of the blood is uncorrelated from frame to frame, the correlation of neighbouring pixels in the middle
         # chunk tells fast flow from noise
-        middle = recording.chunks[len(recording.chunks) // 2]
+        middle = recording.chunks[found.inspection.middle_chunk(~found.excluded)]
         if isinstance(middle.frames, StillFrames):
             # If the still frames were in the target, filtered ones are there now, as recorded: they are turned when read
             middle = replace(middle, frames=replace(middle.frames, is_held=False))

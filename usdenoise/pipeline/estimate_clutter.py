@@ -32,6 +32,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
+from usdenoise.frames.bad_frames import has_tissue
 from usdenoise.frames.data_checks import joined_doubt, periodic_doubt, rounding_doubt, unordered_doubt
 from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
 from usdenoise.frames.gains import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
@@ -61,7 +62,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, StillFrames, map_chunks
-from usdenoise.stack.sampling import ENOUGH_FRAMES, FEW_PIXELS, PixelSample, spread_rows
+from usdenoise.stack.sampling import ENOUGH_FRAMES, FEW_PIXELS, PixelSample
 
 ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of times that flicker of lines is divided out, and that the estimate is repeated without bad pixels, each
@@ -522,8 +523,8 @@ def _estimated(
             still = checked.recording.still(motion, firsts, executor, target)
             checked = checked.still(still, motion, options)
     if checked.is_consecutive and not checked.inspection.doubts:
-        values = checked.frames.all_frames.values
-        repeats = periodic_doubt(values[spread_rows(len(values), FEW_PIXELS)].T)
+        few = checked.frames.sample.spread(FEW_PIXELS).values
+        repeats = periodic_doubt(few[:, ~checked.excluded].T)
         known = replace(known, doubts=() if repeats is None else (repeats,))
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
     sample = frames.sample
@@ -608,7 +609,7 @@ def _noisy_pixels(found: ClutterEstimate, executor: Executor) -> NDArray[np.bool
     bad = np.zeros(energy.shape, bool)
     if any(True for _ in standing_out(residual, signal)):
         # Where tissue is 60 dB above the residual, this difference has rounding errors, and consecutive frames do not.
-        middle = found.recording.chunks[len(found.recording.chunks) // 2 :][:1]
+        middle = [found.recording.chunks[found.inspection.middle_chunk(~found.excluded)]]
         ((noisy, levels),) = map_chunks(noisy_groups, middle, executor, left, signal, energy, found.excluded)
         # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.
         for group, level in zip(noisy, levels, strict=True):
@@ -690,10 +691,10 @@ def _signal_mask(
 ) -> NDArray[np.bool_]:
     """Return the signal pixels, (n_pixels,).
 
-    A pixel that is 0 in more than half of the frames is dead, as in :func:`usdenoise.pipeline.inspection.dead_pixels`. All
-    pixels are counted only if the sample has such a pixel.
+    A pixel that is 0 in more than half of the frames with tissue is dead, as in
+    :func:`usdenoise.pipeline.inspection.dead_pixels`. All pixels are counted only if the sample has such a pixel.
     """
-    energy, least = inspection.energy, np.count_nonzero(inspection.frame_energy) / 2
+    energy, least = inspection.energy, np.count_nonzero(has_tissue(inspection.frame_energy)) / 2
     n_nonzero = np.count_nonzero(sample.values, axis=1)
     if ((n_nonzero > 0) & (n_nonzero < least)).any():
         counts = reduce(np.add, map_chunks(nonzero_counts, recording.chunks, executor))

@@ -2,14 +2,14 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError
-from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
+from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames, has_tissue
 from usdenoise.frames.data_checks import magnitude_doubt, order_of, value_doubts, value_step
 from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
 from usdenoise.linalg.array_library import (
@@ -94,6 +94,8 @@ class Inspection:
         Largest and smallest value of the real and imaginary parts of each pixel, and 0.
     frame_energy, frame_missing : (n,) arrays
         Energy and number of missing entries of each frame.
+    lengths : tuple of int
+        Frames of each chunk.
     doubts : tuple of (str, str)
         Code and sentence of each reason why the chunk in the middle may not be what it is read as; by default none.
     step : float
@@ -110,6 +112,7 @@ class Inspection:
     lowest: NDArray[np.float64]
     frame_energy: NDArray[np.float64]
     frame_missing: NDArray[np.int64]
+    lengths: tuple[int, ...]
     doubts: tuple[tuple[str, str], ...] = ()
     step: float = 0.0
     time_letter: str | None = None
@@ -124,11 +127,18 @@ class Inspection:
             lowest=np.minimum(self.lowest, other.lowest),
             frame_energy=np.append(self.frame_energy, other.frame_energy),
             frame_missing=np.append(self.frame_missing, other.frame_missing),
+            lengths=(*self.lengths, *other.lengths),
             doubts=(*self.doubts, *other.doubts),
             step=max(self.step, other.step),
             time_letter=self.time_letter or other.time_letter,
             products=(*self.products, *other.products),
         )
+
+    def middle_chunk(self, used: NDArray[np.bool_]) -> int:
+        """Return the number of the chunk that has the middle one of the frames that are used, (n,); 0 without any."""
+        numbers = np.flatnonzero(used)
+        middle = numbers[len(numbers) // 2] if len(numbers) else 0
+        return int(np.searchsorted(np.cumsum(self.lengths), middle, side="right"))
 
 
 def inspect(
@@ -187,6 +197,14 @@ def inspect(
         geometry.name,
         lambda: functools.reduce(np.fmax, map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
+    # The values are checked where there is tissue
+    number = found.middle_chunk(has_tissue(found.frame_energy))
+    if number != found.middle_chunk(np.ones(n_frames, bool)):
+        elsewhere = replace(gathering, middle_frame=sum(found.lengths[:number]), tiles=None)
+        some = [recording.chunks[number]]
+        ((of_chunk, _),) = map_chunks(inspect_chunk, some, executor, elsewhere, ProcessLocal())
+        checks = {name: getattr(of_chunk, name) for name in ("doubts", "step", "time_letter")}
+        found = replace(found, **checks)
     return found, PixelSample.of(gathered, gathering.sample, executor.local)
 
 
@@ -204,16 +222,18 @@ def inspect_chunk(
         missing, frame_missing = (to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1))
         frame_energy, energy = squared_norms(zero_outside(x, finite))
     doubts, step, time_letter = list[tuple[str, str]](), 0.0, None
-    if 0 <= middle < n:
-        here, place = to_host(x), (gathering.axes, gathering.shape)
+    if 0 <= middle < n and frame_energy.any():
+        # Frames without tissue show nothing
+        here, place, shown = to_host(x), (gathering.axes, gathering.shape), has_tissue(frame_energy)
+        here = here if shown.all() else here[shown]
         time_letter, of_order = order_of(here, *place)
         doubts += of_order
         if np.iscomplexobj(here):
-            compressed = magnitude_doubt(here[[0, n // 2, n - 1]], gathering.shape)
+            compressed = magnitude_doubt(here[[0, len(here) // 2, -1]], gathering.shape)
             doubts += () if compressed is None else (compressed,)
         else:
             doubts += value_doubts(here, *place)
-        step = value_step(here[middle])
+        step = value_step(here[len(here) // 2])
     highest, lowest = part_extremes(x)
     products = tuple[ChunkProducts, ...]()
     if gathering.tiles is not None:
@@ -225,6 +245,7 @@ def inspect_chunk(
         lowest=np.minimum(lowest, 0),
         frame_energy=frame_energy,
         frame_missing=frame_missing,
+        lengths=(n,),
         doubts=tuple(doubts),
         step=step,
         time_letter=time_letter,
@@ -296,13 +317,16 @@ def inspect_block(
 
 
 def dead_pixels(x: Array) -> NDArray[np.bool_]:
-    """Return the pixels of a block, (n_pixels,), that are 0 in more than half of the frames.
+    """Return the pixels of a block, (n_pixels,), that are 0 in more than half of the frames with tissue.
 
     Interference in a few frames does not count as a signal.
     """
     xp, n = namespace(x), x.shape[0]
     is_dead = to_host(xp.any(x[:: max(1, n // ENOUGH_FRAMES), :] == 0, axis=0))
-    is_dead[is_dead] = np.count_nonzero(columns(x, np.flatnonzero(is_dead)), axis=0) < n / 2
+    if is_dead.any():
+        few = finite_or_zero(columns(x, spread_rows(x.shape[1], FEW_PIXELS)))
+        n = np.count_nonzero(has_tissue(row_squared_norms(few))) or n
+        is_dead[is_dead] = np.count_nonzero(columns(x, np.flatnonzero(is_dead)), axis=0) < n / 2
     return is_dead
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
-from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
+from usdenoise.frames.bad_frames import has_tissue
 from usdenoise.frames.still_tissue import StillReference, Tiles, judged, motion_of, tiles_of
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, finite_or_zero, to_host
 from usdenoise.linalg.executor import Executor
@@ -385,17 +385,19 @@ def aligned_sample(
         for part, pixels in zip(sample.parts_of(sample.missing), dead & ~dead.all(axis=0), strict=True):
             part[:, pixels] = True
     while True:
-        images = [mean_envelope(_with_tissue(part), geometry.pixel_shape) for part in sample.parts]
+        # As in a block that is filtered, frames without tissue have no gain
+        tissue = [part[has_tissue(row_squared_norms(part))] for part in sample.parts]
+        images = [mean_envelope(part, geometry.pixel_shape) for part in tissue]
         found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
         if found is None:
             sample.values[sample.missing] = np.nan
             return sample, None
         reference, alignments = found
-        has_tissue = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments], bool)
-        if has_tissue.all() or not has_tissue.any():
+        has_contact = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments], bool)
+        if has_contact.all() or not has_contact.any():
             break
         # The median of all blocks is weaker than those with tissue.
-        sample = sample.only(has_tissue)
+        sample = sample.only(has_contact)
     items = zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True)
     for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
         part[:] = aligned
@@ -431,13 +433,6 @@ def still_sample(sample: Sample, tiles: Tiles, executor: Executor) -> StillRefer
     for _ in executor.local.map(turned, zip(sample.parts, means, strict=True)):
         pass
     return reference
-
-
-def _with_tissue(frames: Numbers) -> Numbers:
-    """Return frames, (n, n_pixels), but those without tissue: as in a block that is filtered, they have no gain."""
-    power = row_squared_norms(frames)
-    has_tissue = power >= 10 ** (NO_TISSUE_DB / 10) * np.quantile(power, USUAL_QUANTILE)
-    return frames if has_tissue.all() else frames[has_tissue]
 
 
 def _own_length(blocks: Sequence[Block], number: int) -> int:
