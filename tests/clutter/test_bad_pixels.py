@@ -44,6 +44,41 @@ def test_clipped_pixels_are_masked_and_a_doubt(made, share, scale):
     assert correlation(found.blood_power[~is_clipped], made[1][~is_clipped]) > 0.85
 
 
+def wrapped(stack, share, bits):
+    """I and Q as integers of some bits, which wrap around in a share of the pixels, and which pixels these are."""
+    peak, half = np.maximum(np.abs(stack.real), np.abs(stack.imag)).max(axis=0), 2 ** (bits - 1)
+    parts = [np.round(part * (half - 1) / np.quantile(peak, 1 - share)) for part in (stack.real, stack.imag)]
+    is_wrapped = np.any([np.abs(part + 0.5) > half for part in parts], axis=(0, 1))
+    i, q = ((part + half) % (2 * half) - half for part in parts)
+    return (i + 1j * q).astype(np.complex64), is_wrapped
+
+
+@pytest.mark.parametrize(("bits", "scale", "n_blocks"), [(16, 1.0, 0), (12, 1e-3, 0), (16, 1.0, 2)])
+def test_pixels_that_wrap_around_are_masked_and_named(made, bits, scale, n_blocks):
+    stack, is_wrapped = wrapped(made[0], 0.02, bits)
+    stack = (scale * stack).astype(np.complex64)
+    if n_blocks:
+        found = usdenoise.session(stack, len(stack) // n_blocks, axes="tzx", frame_rate=500.0)
+        masked, power = found.mean_blood_power == 0, found.mean_blood_power
+    else:
+        found = usdenoise.denoise(stack, axes="tzx")
+        masked, power = found.bad_pixels.saturated, found.blood_power
+    assert any("overflow" in doubt.sentence for doubt in found.doubts)
+    assert (masked & is_wrapped).sum() > 0.9 * is_wrapped.sum()
+    assert correlation(power[~is_wrapped], made[1][~is_wrapped]) > 0.85
+
+
+@pytest.mark.parametrize("turn", [0.1, 1.5, np.pi])
+def test_integers_that_turn_fast_or_are_noise_do_not_wrap_around(made, turn):
+    rng, frames = np.random.default_rng(2), np.arange(100)[:, None, None]
+    speckle = made[0][0] * np.exp(1j * turn * frames)
+    for stack in (speckle, rng.standard_normal((100, 48, 44, 2)) @ [1, 1j]):
+        full = 32767 / max(np.abs(stack.real).max(), np.abs(stack.imag).max())
+        integers = np.round(full * stack.real) + 1j * np.round(full * stack.imag)
+        found = usdenoise.denoise(integers.astype(np.complex64), axes="tzx")
+        assert "saturation" not in codes(found)
+
+
 def test_bright_pixels_that_are_not_clipped_stay(made):
     stack, _ = clipped(made[0], 0.0)
     assert codes(usdenoise.denoise(stack, axes="tzx")) == []

@@ -153,6 +153,52 @@ def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) 
     return found if found.mean() <= MOST_SATURATED else np.zeros(len(found), bool)
 
 
+WRAPPED, INTEGER_BITS = 0.1, 8
+"""Part of the range of integers by which a jump that wraps around may differ from it, and fewest bits of integers. If the
+median step from frame to frame is larger, it is fast motion. In 18 stacks that did not wrap, with rotations of up to half a
+turn a frame, noise and interference, no pixel jumped so; in one with bursts of 0.45 turns a frame 2 of 4096 did."""
+
+
+def may_wrap(
+    highest: NDArray[np.float64], lowest: NDArray[np.float64], step: float
+) -> tuple[NDArray[np.intp], float]:
+    """Return the numbers of pixels whose values may wrap around, and the range of the integers.
+
+    Parameters
+    ----------
+    highest, lowest : (n_pixels,) arrays
+        As for :func:`saturated_pixels`.
+    step : float
+        Step of which the values are multiples; 0 without one.
+    """
+    span = float(highest.max() - lowest.min())
+    bits = round(np.log2(span / step)) if 0 < step < span else 0
+    whole = step * 2.0**bits
+    pixels = np.flatnonzero(highest - lowest > (1 - WRAPPED) * whole)
+    is_whole = bits >= INTEGER_BITS and abs(span - whole) <= NEAR_EXTREME * whole
+    return (pixels if is_whole else pixels[:0]), whole
+
+
+def wrapped_pixels(x: Array, pixels: NDArray[np.intp], whole: float) -> NDArray[np.bool_]:
+    """Return the pixels, (n_pixels,), whose values wrap around: those beyond the range of integers have the other sign.
+
+    They jump by nearly the whole range from frame to frame, and change little otherwise.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        Consecutive frames, of any library.
+    pixels, whole
+        From :func:`may_wrap`.
+    """
+    wrapped, values = np.zeros(x.shape[1], bool), finite_or_zero(columns(x, pixels))
+    for part in (values.real, values.imag):
+        jumps = np.abs(np.diff(part, axis=0, prepend=part[:1]))
+        is_slow = np.median(jumps, axis=0) < WRAPPED * whole
+        wrapped[pixels] |= is_slow & (jumps.max(axis=0) > (1 - WRAPPED) * whole)
+    return wrapped
+
+
 NOISY, MOST_NOISY = 3.0, 0.3
 """Power of a pixel over the median around it from which it stands out, and share of noise in the power that stands out above
 which the pictures are doubtful. On 44 phantoms and recordings it was 0; with nine noisy pixels together 0.88."""

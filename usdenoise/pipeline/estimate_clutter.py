@@ -15,16 +15,19 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import ROUNDING_POWER, PictureQuality
 from usdenoise.clutter.bad_pixels import (
     COHERENT,
+    FEWEST_SATURATED,
     MOST_NOISY,
     BadPixels,
     coherence,
     is_noise,
+    may_wrap,
     own_entries,
     part_extremes,
     power_after,
     saturated_pixels,
     share_of_noise,
     standing_out,
+    wrapped_pixels,
 )
 from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
@@ -54,6 +57,7 @@ from usdenoise.linalg.array_library import (
     namespace,
     to_host,
     to_library,
+    used_frames,
 )
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, compared_contents, unobserved_normal
@@ -63,6 +67,7 @@ from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pi
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, StillFrames, map_chunks
 from usdenoise.stack.sampling import ENOUGH_FRAMES, FEW_PIXELS, PixelSample
+from usdenoise.system.text import counted
 
 ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of times that flicker of lines is divided out, and that the estimate is repeated without bad pixels, each
@@ -261,10 +266,11 @@ def estimate_clutter(
     known = scan_findings or ScanFindings.nothing(recording.geometry.n_pixels)
     # Damage is looked for in the frames as recorded
     checked = _checked(recording, options, executor, known, is_scan)
-    step = checked.inspection.step
+    step, n_wrapped = checked.inspection.step, 0
     if is_scan:
         # Without clipped pixels, and lines or depths that flicker
-        if checked.can_lose(clipped := _saturated_pixels(checked, executor)):
+        clipped, n_wrapped = _saturated_pixels(checked, executor)
+        if checked.can_lose(clipped):
             checked = _checked(recording, options, executor, known.with_saturated(clipped), is_scan)
         for _ in range(ROUNDS):
             calibrated = _without_flicker(checked, executor)
@@ -283,7 +289,14 @@ def estimate_clutter(
             # The frames as recorded may have been there
             StillFrames(still.in_memory, still.motion).moving(target, target, executor.local)
         found = _estimated(checked, options, executor, start, on_iteration, target)
-    known = replace(found.scan_findings, doubts=_doubts(found, checked, step))
+    doubts = _doubts(found, checked, step)
+    if n_wrapped:
+        sentence = (
+            f"{counted(n_wrapped, 'pixel')} jumped by the whole range of the integers: values wrap around (overflow); store "
+            "them in a wider type, or lower the gain"
+        )
+        doubts += (("saturation", sentence),)
+    known = replace(found.scan_findings, doubts=doubts)
     if is_scan:
         known = replace(known, cutoff=found.cutoff, left_share=found.left_share)
     return replace(found, scan_findings=known, inspection=replace(found.inspection, products=()))
@@ -575,15 +588,30 @@ def gains_of_chunk(chunk: Chunk, left: Numbers, shape: tuple[int, ...], axis: in
     return line_gains(to_host(chunk.read()), left, shape, axis)
 
 
-def _saturated_pixels(checked: CheckedRecording, executor: Executor) -> NDArray[np.bool_]:
-    """Return the pixels, (n_pixels,), that are clipped in frames that are not excluded."""
-    saturated = saturated_pixels(checked.inspection.highest, checked.inspection.lowest)
+def _saturated_pixels(checked: CheckedRecording, executor: Executor) -> tuple[NDArray[np.bool_], int]:
+    """Return the pixels, (n_pixels,), that are clipped or wrap around in frames that are not excluded, and how many wrap."""
+    found, chunks = checked.inspection, checked.recording.chunks
+    saturated = saturated_pixels(found.highest, found.lowest)
     if saturated.any() and checked.excluded.any():
         # A frame that is clipped as a whole is excluded, and its pixels are not.
-        parts = list(map_chunks(extremes_of_frames, checked.recording.chunks, executor, ~checked.excluded))
+        parts = list(map_chunks(extremes_of_frames, chunks, executor, ~checked.excluded))
         highest, lowest = (np.stack(values) for values in zip(*parts, strict=True))
         saturated = saturated_pixels(highest.max(axis=0), lowest.min(axis=0))
-    return saturated
+    pixels, whole = may_wrap(found.highest, found.lowest, found.step)
+    if not len(pixels):
+        return saturated, 0
+    of_chunks = map_chunks(wrapped_in_frames, chunks, executor, ~checked.excluded, pixels, whole)
+    wrapped = reduce(np.logical_or, of_chunks)
+    n_wrapped = int(np.count_nonzero(wrapped))
+    return (saturated | wrapped, n_wrapped) if n_wrapped >= FEWEST_SATURATED else (saturated, 0)
+
+
+def wrapped_in_frames(
+    chunk: Chunk, frames: NDArray[np.bool_], pixels: NDArray[np.intp], whole: float
+) -> NDArray[np.bool_]:
+    """Return which pixels, (n_pixels,), wrap around in some frames of the recording that are in a chunk."""
+    x = chunk.read()
+    return wrapped_pixels(used_frames(x, frames[chunk.first : chunk.stop]), pixels, whole)
 
 
 def extremes_of_frames(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
+from usdenoise.clutter.bad_pixels import may_wrap, part_extremes, saturated_pixels, wrapped_pixels
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames, has_tissue
 from usdenoise.frames.data_checks import magnitude_doubt, order_of, value_doubts, value_step
@@ -293,7 +293,8 @@ def inspect_block(
     # Pixels without data in this block, and those that are clipped in it, are unobserved: what is clipped is bright in all
     # frames
     some = x[:: max(1, x.shape[0] // ENOUGH_FRAMES), :]
-    clipped = saturated_pixels(*part_extremes(some))
+    extremes, step = part_extremes(some), value_step(to_host(some[some.shape[0] // 2, :]))
+    clipped = saturated_pixels(*extremes) | wrapped_pixels(x, *may_wrap(*extremes, step))
     if (dead := (dead_pixels(x) | clipped) & mask.ravel()).any() and not dead[mask.ravel()].all():
         x = xp.where(to_library(dead, x), xp.nan * xp.ones_like(x[:1, :1]), x)
     signal = np.flatnonzero(mask)
