@@ -29,7 +29,7 @@ from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg import tall_matrices
 from usdenoise.report import pictures
-from usdenoise.report.record import Report
+from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import (
     ActivationMap,
@@ -105,6 +105,15 @@ def textbook(
     tested = contrast @ effects
     inverse = np.linalg.inv(contrast @ covariance @ contrast.T)
     return float(tested @ inverse @ tested / len(contrast) / variance)
+
+
+@pytest.mark.parametrize("threshold", [2.456, 3.0, 12.999])
+def test_the_weakest_active_pixel_is_not_below_the_threshold_in_words(threshold: float) -> None:
+    found = replace(found_in(noise(0)), threshold=threshold)
+    for words in (repr(found), ActivationRecord.of("on", found).sentence):
+        shown = re.search(r"of ([\d.]+) or more", words)
+        assert shown is not None
+        assert threshold - 0.01 < float(shown[1]) <= threshold
 
 
 def test_t_is_that_of_nilearn_for_white_noise() -> None:

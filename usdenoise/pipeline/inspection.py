@@ -203,8 +203,8 @@ def inspect(
         elsewhere = replace(gathering, middle_frame=sum(found.lengths[:number]), tiles=None)
         some = [recording.chunks[number]]
         ((of_chunk, _),) = map_chunks(inspect_chunk, some, executor, elsewhere, ProcessLocal())
-        checks = {name: getattr(of_chunk, name) for name in ("doubts", "step", "time_letter")}
-        found = replace(found, **checks)
+        step, time_letter = of_chunk.step, of_chunk.time_letter
+        found = replace(found, doubts=of_chunk.doubts, step=step, time_letter=time_letter)
     return found, PixelSample.of(gathered, gathering.sample, executor.local)
 
 

@@ -126,8 +126,7 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
         doubts.append(("tissue", sentence))
     if n_saturated := int(np.count_nonzero(fit.bad_pixels.saturated)):
         share = 100 * n_saturated / fit.bad_pixels.mask.size
-        which = f"{n_saturated} pixels ({share:.2g} %)"
-        sentence = f"{which} exceed the range of the values in some frames, and were excluded: lower the gain"
+        sentence = f"{n_saturated} pixels ({share:.2g} %) exceed the range at times, and were excluded: lower the gain"
         doubts.append(("saturation", sentence))
     n_bad = fit.bad_pixels.n_pixels
     if n_bad > MOST_BAD_PIXELS * fit.bad_pixels.mask.size:

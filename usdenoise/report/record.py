@@ -169,7 +169,9 @@ class ActivationRecord:
         if self.clusters:
             n_clusters = counted(len(self.clusters), "cluster")
             rule = f"{n_clusters} of a mass up to {max(self.clusters):.4g}; {rule}"
-        return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
+        # Rounded down: the pixel whose value it is has it
+        least = math.floor(100 * self.threshold) / 100
+        return f"{counted(self.n_active, 'pixel')} with {sign} of {least:.2f} or more ({rule})"
 
     @property
     def title(self) -> str:

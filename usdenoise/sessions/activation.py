@@ -143,7 +143,8 @@ class ActivationMap:
     def __repr__(self) -> str:
         """Describe the content in one line."""
         sign = "F" if self.t is None else "|t|"
-        least = "" if self.threshold is None else f", {sign} of {self.threshold:.2f} or more"
+        shown = math.floor(100 * (self.threshold or 0)) / 100
+        least = "" if self.threshold is None else f", {sign} of {shown:.2f} or more"
         return f"<ActivationMap: {int(self.active.sum())} active pixels{least}>"
 
 
