@@ -107,9 +107,12 @@ def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(right, good, sug
 
 @pytest.mark.parametrize("wrong", ["zxt", "ztx"])
 def test_wrong_axes_are_doubtful_and_the_right_order_is_named(right, wrong):
-    doubts = usdenoise.denoise(right, axes=wrong).doubts
-    assert doubts[0].code == "axes"
-    assert "'tzx'" in doubts[0].sentence
+    result = usdenoise.denoise(right, axes=wrong)
+    assert result.doubts[0].code == "axes"
+    assert "'tzx' or 'txz'" in result.doubts[0].sentence
+    # Its cutoff is that of another axis than time
+    assert result.cutoff.certainty == "unsure"
+    assert not {"cutoff", "cutoff-unsure"} & {doubt.code for doubt in result.doubts}
 
 
 def test_wrong_axes_of_a_volume_are_doubtful() -> None:
@@ -291,7 +294,7 @@ def test_a_map_without_what_power_doppler_shows_is_a_doubt(good: usdenoise.Denoi
     share = missing_share(power, half.astype(float), floor)
     assert 0.2 < share < 0.8
     quality = replace(good.picture_quality, missing_share=share)
-    assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["map-incomplete"]
+    assert [doubt.code for doubt in find_doubts(good, quality)] == ["map-incomplete"]
 
 
 def test_tissue_in_the_map_is_a_doubt_whatever_its_time_course(right, good):
@@ -302,4 +305,4 @@ def test_tissue_in_the_map_is_a_doubt_whatever_its_time_course(right, good):
     likeness = speckle_likeness(blood + tissue * blood.sum() / tissue.sum(), tissue, grid)
     assert likeness > 0.4
     quality = replace(good.picture_quality, speckle_likeness=likeness)
-    assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["tissue"]
+    assert [doubt.code for doubt in find_doubts(good, quality)] == ["tissue"]

@@ -18,7 +18,7 @@ from usdenoise.files.contents import Contents, Stack, choose, first_bytes, guard
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import FrameNumbers, FrameReader, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
-from usdenoise.frames.data_checks import guess_axes, time_is_last
+from usdenoise.frames.data_checks import axes_with_time, guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import reading_options
@@ -433,10 +433,11 @@ class Input:
         stack, sources = self.stack, self.metadata.sources
         assumptions = [*stack.assumptions]
         if sources["axes"] in ("assumed", "the data"):
+            others = axes_with_time(self._time, len(self.axes))[1:]
             why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; "
-                "set the axes if this is wrong"
+                f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; the data do "
+                f"not tell it from {', '.join(others)}: set the axes if this is wrong"
             )
         if stack.array.dtype.kind != "c":
             assumptions.append(
