@@ -68,6 +68,26 @@ def test_a_map_of_few_frames_is_doubtful(right: NDArray[np.complex64], n_frames:
     assert "few-frames" not in codes(right[: n_frames + 20])
 
 
+def test_the_remedies_for_few_frames_hold() -> None:
+    """Of packets of 14 pulses as int16, a session shows more than one packet does, and more components show less."""
+    terms = all_frames(PhantomSettings((48, 40, 84), seed=3))[1]
+    iq = np.round(1000 * terms.iq / np.abs(terms.iq).std()).astype(np.complex64)
+    true = np.sqrt(np.mean(np.abs(terms.blood) ** 2, axis=0)).ravel()
+
+    def likeness(power: NDArray[np.float32]) -> float:
+        return float(np.corrcoef(np.sqrt(power.ravel()), true)[0, 1])
+
+    packet = usdenoise.denoise(iq[:14], axes="tzx", frame_rate=500)
+    (few,) = [doubt.sentence for doubt in packet.doubts if doubt.code == "few-frames"]
+    assert "no more components than the data suggest" in few
+    assert "session" in few
+    more = usdenoise.denoise(iq[:14], axes="tzx", frame_rate=500, low_cutoff=packet.low_cutoff + 1)
+    joined = usdenoise.session(iq, 14, axes="tzx", frame_rate=500)
+    assert likeness(more.power_doppler) < likeness(packet.power_doppler) - 0.05
+    assert likeness(joined.power_doppler.mean(axis=0)) > likeness(packet.power_doppler) + 0.1
+    assert "few-frames" not in {doubt.code for doubt in joined.doubts}
+
+
 @pytest.mark.parametrize("share", [0.9, 1.2])
 def test_a_cutoff_near_the_suggested_one_is_not_doubtful(right, suggested, share):
     assert codes(right, low_cutoff=round(share * suggested)) == []
