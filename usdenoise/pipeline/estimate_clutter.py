@@ -317,7 +317,9 @@ def _doubts(found: ClutterEstimate, checked: "CheckedRecording", step: float) ->
     if not checked.is_static and is_long and dominance(found.singular_values, noise) <= DOMINANT:
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
         doubts.append(("filtered-before", sentence))
-    return tuple(doubt for doubt in doubts if doubt is not None)
+    known = [doubt for doubt in doubts if doubt is not None]
+    # What else looks odd along wrong axes has a remedy that does not hold
+    return tuple([doubt for doubt in known if doubt[0] == "axes"] or known)
 
 
 @dataclass(frozen=True)
