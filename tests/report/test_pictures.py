@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from PIL import Image
 
 from tests.sessions.scans import LENGTH, scan
-from usdenoise import session
+from usdenoise import denoise, session
 from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.panels import png, suitable_range_db
 from usdenoise.report.pictures import (
@@ -19,8 +19,10 @@ from usdenoise.report.pictures import (
     film,
     layers_picture,
     power_layer,
+    result_layer,
     velocity_layer,
 )
+from usdenoise.sessions.result_series import series_of_stack
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -138,6 +140,19 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
     assert np.array_equal(np.isfinite(values(panel)), blood)
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
+
+
+def test_the_bar_of_velocities_names_the_aliasing_limit_in_the_unit_of_the_picture() -> None:
+    """c PRF / (4 f0) is 1540 m/s * 8000 Hz / (4 * 5 MHz) = 616 mm/s."""
+    rng = np.random.default_rng(0)
+    iq = rng.standard_normal((40, 12, 10)) + 1j * rng.standard_normal((40, 12, 10))
+    scales = {"axes": "tzx", "frame_rate": 8000, "center_frequency": 5e6}
+    series = series_of_stack(denoise(iq, low_cutoff=1, **scales), ("velocity",))
+    layers = [result_layer("velocity", series, Display(velocity_unit=unit)) for unit in ("mm/s", "cm/s")]
+    for (_, scale), limit in zip(layers, ("616 mm/s", "61.6 cm/s"), strict=True):
+        assert limit in scale.label
+    (((slow,), _), ((fast,), _)) = layers
+    np.testing.assert_allclose(slow.image, 10 * fast.image, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("letter", "active", "ends", "ticks"), [

@@ -372,7 +372,9 @@ def session(  # noqa: PLR0913
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
             paths, groups = session_inputs.session_files(source, session_options, root)
-            session_options = session_inputs.with_own_window(session_options, paths, read_options)
+            session_options = session_inputs.with_own_window(
+                session_options, paths, read_options, chosen.precision
+            )
             job = Job(
                 name="session", root=root, options=chosen, reading=read_options, session=session_options
             )

@@ -126,7 +126,7 @@ def run_session(  # noqa: PLR0913
     files, groups = session_inputs.session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
     of_bids = None if bids is None else bids_name(bids, files[0])
-    session = session_inputs.with_own_window(session, files, job.reading)
+    session = session_inputs.with_own_window(session, files, job.reading, job.options.precision)
     job = replace(job, paths=files, name=name, groups=groups, bids=of_bids, session=session)
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):

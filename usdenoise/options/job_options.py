@@ -131,6 +131,12 @@ class Display(Options, group=Group.OUTPUTS):
         metavar="NAME",
         flag="--cmap",
     )
+    velocity_unit: str = option(
+        "mm/s",
+        "Unit of the picture of velocities, mm/s or cm/s. Files have mm/s.",
+        group=Group.RARE,
+        choices=("mm/s", "cm/s"),
+    )
     figure_formats: tuple[str, ...] = option(
         FORMATS[:1],
         "Formats of the figures, any of png, pdf and svg with commas.",

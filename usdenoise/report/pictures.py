@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.doppler import decibels
+from usdenoise.blood.doppler import aliasing_limit, decibels
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import COLOR_MAPS, Display, DynamicRange
@@ -138,8 +138,12 @@ def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
         return panels, replace(scale, label="tSNR (dB)")
     if name == "velocity":
         blood, unit = means["blood_power"], series.attributes["axial_velocity"]["unit"]
-        shows_blood = blood_pixels(blood, means["noise_power"])
-        return velocity_layer(means["axial_velocity"], blood, axes, unit=unit, shows_blood=shows_blood)
+        shows_blood, velocity = blood_pixels(blood, means["noise_power"]), means["axial_velocity"]
+        limit = aliasing_limit(series.geometry)
+        if (unit, display.velocity_unit) == ("mm/s", "cm/s"):
+            velocity, limit, unit = velocity * np.float32(0.1), 0.1 * limit, "cm/s"
+        panels, scale = velocity_layer(velocity, blood, axes, unit=unit, shows_blood=shows_blood)
+        return panels, replace(scale, label=f"{scale.label}\naliasing beyond ±{limit:.3g} {unit}")
     if name == "signed":
         positive, negative = (np.maximum(sign * means["signed_power"], 0) for sign in (1, -1))
     else:
@@ -324,7 +328,7 @@ def velocity_layer(
     axes : str
         Axis letters of both arrays.
     unit : str
-        Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
+        Unit of `velocity`: "mm/s" or "cm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
     shows_blood : bool array of the same shape
         Where there is blood.
     """
@@ -336,7 +340,7 @@ def velocity_layer(
     # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
-    quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
+    quantity = "axial velocity" if unit in ("mm/s", "cm/s") else "Doppler frequency"
     scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
     return panels_of(shown, axes, np.where(shows_blood, power, -1.0)), scale
 

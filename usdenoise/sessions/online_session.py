@@ -260,7 +260,7 @@ class OnlineSession:
             mean = signal_image(geometry, clutter.grid, model.maps.blood_power)
             noise = signal_image(geometry, clutter.grid, model.maps.noise_power)
             fit = state.estimates.at(len(state.lengths)).result().fit
-            found = find_doubts(fit, model.maps.quality, geometry.axes)
+            found = find_doubts(fit, model.maps.quality)
             doubts = tuple(doubt for doubt in found if not doubt.has(DoubtKind.SETTLES))
         return state, SessionUpdate(
             name=begun.name,

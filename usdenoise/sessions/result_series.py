@@ -439,7 +439,7 @@ class ResultSeries:
         """Reasons not to trust the pictures; empty if there are none."""
         if self.fit is None or self.picture_quality is None:
             return self.event_doubts
-        doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
+        doubts = find_doubts(self.fit, self.picture_quality)
         return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
 
     @property
