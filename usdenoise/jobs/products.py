@@ -66,7 +66,8 @@ def _answers(results: Results) -> list[Write]:
         ]
         if job.session_options.events is not None:
             writes.append(_table("region_responses", results, tables.region_response_table))
-        if len(job.regions) > 1:
+        # A mask may have several labels.
+        if len(job.regions) > 1 or any(Path(str(text)).is_file() for text in job.regions.values()):
             writes.append(_table("region_correlations", results, tables.region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))

@@ -183,7 +183,11 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     # Both power images have the size of the one with the longer title.
     shown_title = title(scale.label.partition(" (")[0])
     longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
-    return layers_picture([(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest)
+    # Power of unknown noise stands for the blood map
+    outlined = series if name == "blood_power" or "noise_power" not in series.means else None
+    return layers_picture(
+        [(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest, outlined=outlined
+    )
 
 
 def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
@@ -220,6 +224,8 @@ def layers_picture(
     title: str,
     kind: str = "png",
     other_title: str = "",
+    *,
+    outlined: ResultSeries | None = None,
 ) -> bytes:
     """Draw layers over each other, depth downwards, each with its colour bar, and return the encoded picture.
 
@@ -231,8 +237,13 @@ def layers_picture(
         As for :func:`usdenoise.report.panels.panel_figure`.
     kind : str
         Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
+    outlined : ResultSeries, optional
+        Series whose regions are outlined; by default none.
     """
-    return encoded(panel_figure(layers, spacing_mm, title, other_title=other_title), kind)
+    figure = panel_figure(layers, spacing_mm, title, other_title=other_title)
+    if outlined is not None:
+        _outline_regions(figure.axes, outlined, outlined.planes)
+    return encoded(figure, kind)
 
 
 def power_layer(
@@ -451,15 +462,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
     draw_panel(image, panel, BLOOD_SCALE, spacing)
-    for name, region, style in _styled_regions(series):
-        if name != WHOLE_IMAGE:
-            # Drawn around the pixels, also at the edge of the image.
-            mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
-            rows, columns = (
-                (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
-                for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
-            )
-            image.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
+    _outline_regions([image], series)
     image.set_xlabel(axis_label(panel.columns, spacing))
     image.set_ylabel(axis_label(panel.rows, spacing))
 
@@ -468,6 +471,27 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
         text.set_parse_math(False)
     add_title(figure, title)
     return encoded(figure, kind, crop=False)
+
+
+def _outline_regions(subplots: Sequence["Axes"], series: ResultSeries, planes: Sequence[str] = ()) -> None:
+    """Draw the outlines and names of the regions over the panels of an image or of planes, which are the first subplots."""
+    axes, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
+    for name, region, style in _styled_regions(series):
+        shown = panels_of(region.mask.astype(np.float64), axes, planes=planes)
+        for subplot, panel in zip(subplots, shown, strict=False):
+            if name == WHOLE_IMAGE or not panel.image.any():
+                continue
+            # Around the pixels, also at the edge of the image
+            mask = np.pad(panel.image, 1)
+            rows, columns = (
+                (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
+                for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
+            )
+            subplot.set_autoscale_on(False)
+            subplot.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
+            row, column = np.argwhere(mask)[0]
+            text = columns[column], rows[row], name
+            subplot.text(*text, color=style["color"], fontsize=7, va="top", clip_on=True, parse_math=False)
 
 
 def _styled_regions(series: ResultSeries) -> Iterator[tuple[str, RegionSeries, dict[str, Any]]]:
