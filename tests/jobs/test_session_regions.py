@@ -21,10 +21,8 @@ from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, weakened, w
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.errors import OptionError
-from usdenoise.options import Display
-from usdenoise.report import pictures
-from usdenoise.report.panels import DPI
-from usdenoise.report.pictures import draw_picture, region_picture
+from usdenoise.options.job_options import DPI
+from usdenoise.report.pictures import region_picture
 
 SHAPE, N_BLOCKS = (20, 16), 4
 CUTOFFS = {"rank": 12, "low_cutoff": 4}
@@ -224,31 +222,6 @@ def test_labels_are_regions_with_doubts_about_large_and_silent_ones(made: Scan, 
         iq[: 2 * LENGTH], LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"labels": labels}, **CUTOFFS
     )
     assert list(array.regions) == ["whole image", "labels:1", "labels:2", "labels:7"]
-
-
-@pytest.mark.parametrize("in_planes", [False, True])
-def test_the_blood_map_has_the_outlines_of_the_regions(
-    made: Scan, monkeypatch: pytest.MonkeyPatch, in_planes: bool
-) -> None:
-    """Around the pixels of each region, in each panel that it is in."""
-    figures = list[Figure]()
-    monkeypatch.setattr(pictures, "encoded", lambda figure, *_, **__: figures.append(figure) or b"")
-    text = "rect:2,12,18,16"
-    if in_planes:
-        mask = np.zeros((2, *SHAPE), bool)
-        mask[1, 2:18, 12:16] = True
-        regions, poses = {"a": mask}, {"poses": 2}
-    else:
-        regions, poses = {"a": text}, {}
-    found = session(made.iq, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions=regions, **poses, **CUTOFFS)
-    for name in ("blood_power", "power_doppler"):
-        draw_picture(name, found, "", Display(), "png")
-    blood, power = ([axes for axes in figure.axes if axes.images] for figure in figures)
-    outlined = [[line for each in axes.collections for line in each.get_paths()] for axes in blood]
-    assert [len(lines) for lines in outlined] == ([0, 1] if in_planes else [1])
-    box = outlined[-1][0].get_extents()
-    assert box.extents.tolist() == [12, 2, 16, 18]
-    assert not any(axes.collections for axes in power)
 
 
 def test_a_region_that_does_not_fit_is_an_error_before_the_work(files, tmp_path, monkeypatch):

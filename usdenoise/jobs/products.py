@@ -236,7 +236,7 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
         layers = pictures.activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = ActivationRecord.of(trial_type, activation).title
         for kind in _formats(job):
-            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind)
+            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind, display=job.display)
             results.path_of(f"{name}_{kind}").write_bytes(drawn)
             if kind == "png":
                 results.activations[trial_type] = drawn

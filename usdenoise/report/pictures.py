@@ -16,7 +16,6 @@ from usdenoise.options.job_options import COLOR_MAPS, Display, DynamicRange
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.montages import movie
 from usdenoise.report.panels import (
-    DPI,
     LINE_COLORS,
     ColorScale,
     Image,
@@ -164,7 +163,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
         "png", "pdf" or "svg".
     """
     if name == REGIONS:
-        return region_picture(series, f"{stem}: blood power of regions", kind)
+        return region_picture(series, f"{stem}: blood power of regions", kind, display)
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed = series.low_cutoff
@@ -185,9 +184,8 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
     # Power of unknown noise stands for the blood map
     outlined = series if name == "blood_power" or "noise_power" not in series.means else None
-    return layers_picture(
-        [(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest, outlined=outlined
-    )
+    spacing, how = series.geometry.spacing_mm, (kind, longest, display)
+    return layers_picture([(panels, scale)], spacing, shown_title, *how, outlined=outlined)
 
 
 def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
@@ -224,6 +222,7 @@ def layers_picture(
     title: str,
     kind: str = "png",
     other_title: str = "",
+    display: Display | None = None,
     *,
     outlined: ResultSeries | None = None,
 ) -> bytes:
@@ -237,12 +236,18 @@ def layers_picture(
         As for :func:`usdenoise.report.panels.panel_figure`.
     kind : str
         Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
+    display : Display, optional
+        Resolution and scale bar; by default their defaults.
     outlined : ResultSeries, optional
         Series whose regions are outlined; by default none.
     """
-    figure = panel_figure(layers, spacing_mm, title, other_title=other_title)
+    display = display or Display()
+    figure = panel_figure(layers, spacing_mm, title, display.dpi, other_title)
     if outlined is not None:
         _outline_regions(figure.axes, outlined, outlined.planes)
+    for subplot, panel in zip(figure.axes, layers[0][0], strict=False):
+        if display.scale_bar_mm is not None and panel.columns in spacing_mm:
+            _draw_scale_bar(subplot, panel, display.scale_bar_mm, spacing_mm)
     return encoded(figure, kind)
 
 
@@ -440,7 +445,7 @@ _LINE_STYLES = ("-", "--", "-.", ":")
 
 
 @own_settings()
-def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
+def region_picture(series: ResultSeries, title: str, kind: str, display: Display | None = None) -> bytes:
     """Draw the outlines of the regions on the blood map, and the change of their blood power, all on one scale.
 
     Parameters
@@ -451,10 +456,12 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
         Text above the picture.
     kind : str
         "png", "pdf" or "svg".
+    display : Display, optional
+        Its resolution; by default its default.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(9.0, 3.6), dpi=(display or Display()).dpi, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
 
     # Outlines on the blood map
@@ -488,10 +495,13 @@ def _outline_regions(subplots: Sequence["Axes"], series: ResultSeries, planes: S
                 for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
             )
             subplot.set_autoscale_on(False)
+            # Edged with white, for any colours of the image
+            subplot.contour(columns, rows, mask, [0.5], colors="white", linewidths=2.5)
             subplot.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
             row, column = np.argwhere(mask)[0]
-            text = columns[column], rows[row], name
-            subplot.text(*text, color=style["color"], fontsize=7, va="top", clip_on=True, parse_math=False)
+            text: dict[str, Any] = {"fontsize": 7, "va": "top", "clip_on": True, "parse_math": False}
+            text["bbox"] = {"facecolor": "white", "pad": 0.5, "linewidth": 0}
+            subplot.text(columns[column], rows[row], name, color=style["color"], **text)
 
 
 def _styled_regions(series: ResultSeries) -> Iterator[tuple[str, RegionSeries, dict[str, Any]]]:
