@@ -16,6 +16,7 @@ from usdenoise.report.panels import png, suitable_range_db
 from usdenoise.report.pictures import (
     activation_layers,
     directional_layer,
+    draw_picture,
     film,
     layers_picture,
     power_layer,
@@ -262,3 +263,38 @@ def test_a_burst_does_not_darken_the_film_of_a_session(bad_blocks):
     assert (np.delete(brightness, 7, axis=0)[:, -brightness.shape[1] // 50] > 128).all()
     is_red = np.all(images[..., :3] == (255, 32, 32), axis=-1).any(axis=(1, 2))
     assert np.flatnonzero(is_red).tolist() == [7]
+
+
+@pytest.mark.parametrize("in_planes", [False, True])
+def test_the_blood_map_has_the_outlines_of_the_regions(in_planes, figure_of):
+    """Around the pixels of each region, in each panel that shows them."""
+    shape, text = (20, 16), "rect:2,12,18,16"
+    volume = np.zeros((2, *shape), bool)
+    volume[1, 2:18, 12:16] = True
+    how = {"regions": {"a": volume}, "poses": 2} if in_planes else {"regions": {"a": text}}
+    found = session(scan(4, shape=shape).iq, LENGTH, axes="tzx", rank=12, low_cutoff=4, **how)
+    shown = {
+        name: [
+            axes for axes in figure_of(draw_picture, name, found, "", Display(), "png").axes if axes.images
+        ]
+        for name in ("blood_power", "power_doppler")
+    }
+    outlines = [
+        [path for each in axes.collections for path in each.get_paths()] for axes in shown["blood_power"]
+    ]
+    assert [bool(paths) for paths in outlines] == ([False, True] if in_planes else [True])
+    assert {tuple(path.get_extents().extents) for path in outlines[-1]} == {(12, 2, 16, 18)}
+    assert not any(axes.collections for axes in shown["power_doppler"])
+
+
+def test_pictures_have_the_resolution_and_the_scale_bar_that_are_asked_for(figure_of):
+    layer = power_layer(RAMP, "zx", 30.0, COLOR_MAPS[0], "power Doppler")
+    display, pitch = Display(dpi=300, scale_bar_mm=0.25), {"z": 0.1, "x": 0.1}
+    wanted = Image.open(io.BytesIO(layers_picture([layer], pitch, "", display=display)))
+    assert wanted.info["dpi"][0] == pytest.approx(300, abs=0.01)
+    panel, _ = figure_of(layers_picture, [layer], pitch, "", display=display).axes
+    (bar,) = panel.lines
+    assert np.ptp(bar.get_xdata()) == pytest.approx(0.25)
+    assert not panel.axison
+    without, _ = figure_of(layers_picture, [layer], {}, "", display=display).axes
+    assert without.axison

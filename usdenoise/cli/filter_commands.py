@@ -106,7 +106,7 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
 @flags.flags_of(JobOptions, "overwrite")
 @flags.flags_of(Output, "nifti")
 @flags.flags_of(JobOptions, "bids", "dask")
-@flags.flags_of(Display, "dynamic_range", "figure_formats")
+@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats", "dpi", "scale_bar_mm")
 @flags.messages
 def session(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Filter the blocks of a session, and make one time series of them.
@@ -157,7 +157,7 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
 @flags.flags_of(Output, "nifti")
-@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats")
+@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats", "dpi", "scale_bar_mm")
 @flags.messages
 def model(series: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Map the activation, and follow regions, in a series of power images that exists.
@@ -286,7 +286,7 @@ class BatchView:
 @flags.flags_of(JobOptions, "overwrite")
 @flags.flags_of(Output)
 @flags.flags_of(BatchOptions, "flat")
-@flags.flags_of(Display, "dynamic_range")
+@flags.flags_of(Display, "dynamic_range", "color_map", "dpi", "scale_bar_mm")
 @flags.flags_of(JobOptions, "memory", "dask")
 @flags.messages
 def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:

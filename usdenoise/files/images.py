@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.stack.data_arrays import grid_attributes, positions, slice_thickness_mm
 from usdenoise.stack.geometry import GriddedStack, in_axes, picture_axes
 
@@ -225,6 +225,33 @@ def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bo
     image.set_sform(affine, _SCANNER)
     image.set_qform(affine, _SCANNER)
     return image, grid["voxel_to_world_units"] == "mm"
+
+
+def read_nifti(path: Path, axes: str) -> tuple[NDArray[np.generic], str]:
+    """Return the values of a NIfTI file with the axes of the files that are written here, and the order of its axes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    axes : str
+        Letters of the spatial axes of the stack. An axis of length 1 that the stack has not is dropped.
+
+    Raises
+    ------
+    InputError
+        If its axes have another order or direction.
+    OptionError
+        If nibabel is not installed.
+    """
+    nibabel = import_nibabel()
+    image = nibabel.load(path)
+    if nibabel.aff2axcodes(image.affine) != ("R", "A", "S"):
+        problem = f"the axes of {path} are not lateral, depth and elevation with rising positions"
+        raise InputError(problem, remedy="draw it over the NIfTI file of a result, or give a .npy file")
+    values = np.asarray(image.dataobj)
+    dropped = [at for at, n in enumerate(values.shape) if n == 1 and at < 3 and _ORDER[at] not in axes]
+    return values.squeeze(tuple(dropped)), "".join(letter for letter in _ORDER if letter in axes)
 
 
 def _write(path: Path, image: Any) -> None:

@@ -66,7 +66,8 @@ def _answers(results: Results) -> list[Write]:
         ]
         if job.session_options.events is not None:
             writes.append(_table("region_responses", results, tables.region_response_table))
-        if len(job.regions) > 1:
+        # A mask may have several labels.
+        if len(job.regions) > 1 or any(Path(str(text)).is_file() for text in job.regions.values()):
             writes.append(_table("region_correlations", results, tables.region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
@@ -235,7 +236,7 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
         layers = pictures.activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = ActivationRecord.of(trial_type, activation).title
         for kind in _formats(job):
-            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind)
+            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind, display=job.display)
             results.path_of(f"{name}_{kind}").write_bytes(drawn)
             if kind == "png":
                 results.activations[trial_type] = drawn

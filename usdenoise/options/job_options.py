@@ -95,6 +95,10 @@ class Output(Options, group=Group.OUTPUTS):
                 )
 
 
+DPI = 150
+"""Dots per inch of a picture with few panels."""
+
+
 @dataclass(frozen=True)
 class Display(Options, group=Group.OUTPUTS):
     """Options of the pictures.
@@ -144,6 +148,15 @@ class Display(Options, group=Group.OUTPUTS):
         choices=FORMATS,
         flag="--figure-format",
         metavar="LIST",
+    )
+    dpi: int = option(DPI, "Dots per inch of the figures.", bounds=(50, 1200))
+    scale_bar_mm: float | None = option(
+        None,
+        "Draw a scale bar of this length into the figures instead of the axes, if the pixel pitch is known.",
+        metavar="MM",
+        positive=True,
+        flag="--scale-bar",
+        shown="axes",
     )
 
     @property
