@@ -420,15 +420,48 @@ def test_thousands_of_other_arrays_in_a_file_take_a_few_seconds(tmp_path: Path) 
     with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
         for number in range(3000):
             file[f"a{number}"] = 1.0
-        file["iq"], file["frame_rate_hz"] = IQ, 500.0
+        file["rIQ"], file["iIQ"], file["normValue_IQ"] = IQ.real, IQ.imag, 2.0
+        file["ticks"], file["frame_rate_hz"] = 0.002 * np.arange(len(IQ)), 500.0
+        file["ticks"].make_scale("time")
+        file["rIQ"].dims[0].attach_scale(file["ticks"])
     opened, original = [], h5py.Group.__getitem__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(h5py.Group, "__getitem__", lambda *each: opened.append(each) or original(*each))
         stack = load(tmp_path / "x.h5", axes="tzx")
-    assert np.array_equal(stack.iq, IQ)
+    assert np.array_equal(stack.iq, 2 * IQ)
     assert stack.frame_rate_hz == 500
-    # Each once for the list of the contents, and some of them for the marks of MATLAB and UFF
-    assert len(opened) < 3000 + 4 * 1000
+    assert np.array_equal(stack.coordinates["t"].values, 0.002 * np.arange(len(IQ)))
+    # Some for the list of the contents, and for the marks of MATLAB and UFF
+    assert len(opened) < 3 * 1000 + 20
+
+
+def test_of_thousands_of_attributes_the_first_and_those_of_scales_are_read(tmp_path: Path) -> None:
+    many = {f"a{number}": number for number in range(1100)} | {"frame_rate_hz": 500.0}
+    with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
+        file["iq"] = IQ
+        file["iq"].attrs.update(many)
+    zarr.create_array(tmp_path / "x.zarr/iq", data=IQ, attributes=many)
+    zarr.create_group(tmp_path / "x.zarr", attributes=many)
+    for name in ("x.h5", "x.zarr"):
+        stack = load(tmp_path / name, axes="tzx")
+        assert stack.frame_rate_hz == 500
+        assert stack.attributes["a1"] == 1
+        assert len(stack.attributes) == 1000
+
+
+def test_links_of_a_file_to_itself_are_followed_once(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["g/iq"] = IQ
+        file["g/hard"], file["soft"], file["UF"] = file["/"], h5py.SoftLink("/"), h5py.SoftLink("/UF")
+        file["external"], file["time"] = h5py.ExternalLink("x.h5", "/"), h5py.ExternalLink("x.h5", "/time")
+    zarr.create_array(tmp_path / "x.zarr/g/iq", data=IQ)
+    for folder in (tmp_path / "x.zarr", tmp_path / "x.zarr/g"):
+        zarr.create_group(folder)
+        (folder / "again").symlink_to(tmp_path / "x.zarr")
+    for name in ("x.h5", "x.zarr"):
+        assert [candidate.name for candidate in describe(tmp_path / name).candidates] == ["g/iq"]
+    for dataset in ("soft/g/iq", "external/soft/g/hard/g/iq"):
+        assert np.array_equal(load(tmp_path / "x.h5", dataset=dataset, axes="tzx").iq, IQ)
 
 
 def test_a_stack_larger_than_any_memory_is_one_sentence(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
         if not kind:
             arrays[name] = array
     special: list[Stack] = []
-    for name, (array, parts) in matlab_reading.cells(file, by_path).items():
+    for name, (array, parts) in matlab_reading.cells(file, by_path if is_matlab else {}).items():
         every[name] = describe_array(array)
         arrays[name] = array
         is_cell = name in by_path and matlab_reading.special_class(by_path[name]) == "cell"

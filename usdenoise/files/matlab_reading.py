@@ -20,6 +20,7 @@ from usdenoise.files.contents import (
     check_compression,
     describe_array,
     first_bytes,
+    known_first,
     stacks_of,
 )
 from usdenoise.files.hdf5_arrays import UNREADABLE, Item, first_items, member, stored_array
@@ -169,7 +170,7 @@ def special_class(dataset: h5py.Dataset) -> str | None:
 def cells(
     file: h5py.File, datasets: Mapping[str, h5py.Dataset]
 ) -> dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]]:
-    """Return the cells and arrays of structs of a file whose elements can be concatenated.
+    """Return the cells and arrays of structs of a file of MATLAB whose elements can be concatenated.
 
     Returns
     -------
@@ -195,7 +196,7 @@ def cells(
         if whole is not None:
             cell_arrays[name] = (whole, tuple(elements))
 
-    for name, dataset in datasets.items() if is_matlab(file) else ():
+    for name, dataset in datasets.items():
         # Types that NumPy does not have may be elsewhere
         if name.startswith("#refs#") or not 0 < (dataset.size or 0) <= MOST_CELLS:
             continue
@@ -313,13 +314,13 @@ def _scales_beside(path: Path) -> Found:
     from scipy.io import loadmat, whosmat
 
     entries: dict[str, tuple[object, str]] = {}
-    small = [
+    small = (
         name
         for name, shape, kind in whosmat(str(path))
         if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
         and (kind not in ("cell", "struct") or name in STRUCTS)
-    ]
-    for name in small:
+    )
+    for name in known_first(small):
         try:
             value = loadmat(str(path), variable_names=[name], squeeze_me=True).get(name)
         except Exception as error:

@@ -123,10 +123,13 @@ def implausible(name: str, value: Scale, source: str) -> str:
 
 _KEYS = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
 
+_OTHERS = ("twfreq", "pdelta", "voxel_to_world", "voxel_to_world_units")
+"""Lower-case names of other entries that give scales."""
+
 
 def is_known(name: str) -> bool:
     """Return whether a name in a file is a known name of axes or of a scale, in any case."""
-    return name.lower() in _KEYS
+    return name.lower() in _KEYS or name.lower() in _OTHERS
 
 
 def interpret(entries: Found) -> Metadata:
