@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import struct
 import sys
@@ -181,6 +182,13 @@ def zarr_of_another_codec(folder: Path) -> Path:
     return folder / "x.zarr"
 
 
+@writer
+def archived(folder: Path, kind: str) -> Path:
+    """An archive of a Zarr group."""
+    confusius()(folder / "in")
+    return Path(shutil.make_archive(str(folder / "x.zarr"), kind, folder / "in"))
+
+
 def broken_zarr(folder: Path) -> Path:
     raw("zarr.json", b"{")(folder)
     return folder
@@ -288,6 +296,18 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         "codec that is not installed .*imagecodecs_jpegxl",
     ),
     "broken Zarr": (broken_zarr, {}, DAMAGED),
+    **{
+        f"an archive, {kind}": (archived(kind), {}, "is an archive.*unpack")
+        for kind in ("zip", "tar", "gztar")
+    },
+    **{
+        f"an address, {address[:5]}": (
+            lambda folder, address=address: Path(address),
+            {},
+            "is an address: download",
+        )
+        for address in ("https://example.org/data/scan.zarr", "s3://bucket/scan.h5")
+    },
 }
 
 
@@ -317,6 +337,19 @@ def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_pa
     for read in (load, describe):
         with pytest.raises(InputError, match=r"is a pipe, a socket or a device; write its content to a file"):
             read(path)
+
+
+def test_archives_in_a_folder_of_scans_are_listed_unless_they_are_unpacked(tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    archive = archived("zip")(tmp_path)
+    for name in ("a.zarr.zip", "b.h5.gz", "c.zarr.tar.gz", "d.mat.tar", "e.h5.zip", "notes.zip", "f.txt.gz"):
+        shutil.copy(archive, scans / name)
+    write_stack(scans / "e.h5", IQ)
+    (scans / "c.zarr").mkdir()
+    done = run_batch(scans, tmp_path / "out")
+    assert [row.scan for row in done.rows] == ["a.zarr.zip", "b.h5.gz", "d.mat.tar", "e.h5"]
+    assert all("is an archive" in row.error for row in done.rows[:3])
 
 
 def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
