@@ -34,22 +34,17 @@ UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def items(group: h5py.Group, names: Iterable[str] | None = None) -> Iterator[Item]:
-    """Yield the items of a group that are hard links, by default all, or those of some names.
+    """Yield the items of a group that are hard links, by default the first MOST_ITEMS, or those of some names.
 
     Soft links are skipped because they may be circular, external links because they lead to other files.
     """
-    for name in group if names is None else names:
+    for name in islice(group, MOST_ITEMS) if names is None else names:
         try:
             if isinstance(group.get(name, getlink=True), h5py.HardLink):
                 yield group[name]
         except UNREADABLE:
             # An item that cannot be opened, or whose name is not text, is neither a stack nor metadata.
             continue
-
-
-def first_items(group: h5py.Group) -> Iterator[Item]:
-    """Yield the first MOST_ITEMS items of a group, as :func:`items` does."""
-    return items(group, islice(group, MOST_ITEMS))
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

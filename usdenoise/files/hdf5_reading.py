@@ -20,7 +20,7 @@ import numpy as np
 from usdenoise.errors import UnreadableError
 from usdenoise.files import matlab_reading
 from usdenoise.files.contents import Contents, Stack, arranged, describe_array, first_bytes, stacks_of
-from usdenoise.files.hdf5_arrays import check_readable, datasets, first_items, item_at, member, stored_array
+from usdenoise.files.hdf5_arrays import check_readable, datasets, item_at, items, member, stored_array
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
 from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
 from usdenoise.options import ReadOptions
@@ -166,7 +166,7 @@ def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
     """
     found: list[Stack] = []
     names: set[str] = set()
-    for group in first_items(file):
+    for group in items(file):
         if not isinstance(group, h5py.Group) or text_attribute(group, "class") != "uff.beamformed_data":
             continue
         data = member(group, "data")
