@@ -19,6 +19,7 @@ import usdenoise
 from tests.cli.shared import cli
 from tests.jobs.batch.shared import OWN, ROOT, environment, files, results, write_scan
 from usdenoise.cli import main
+from usdenoise.stack.labels import ALIASES
 
 DOCS = ROOT / "docs"
 PLACES = {
@@ -207,6 +208,13 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
 
 
 COMMANDS = ("run", "session", "model", "batch", "compare", "info", "simulate", "reproduce")
+
+
+def test_the_names_of_scales_in_files_are_those_that_are_read() -> None:
+    rows = re.findall(r"^\| .*? \| (.*?) \|.*\|$", Path("docs/reading.md").read_text(), re.MULTILINE)
+    # Names of other entries follow a semicolon.
+    listed = {name.lower() for row in rows for name in re.findall("`(.*?)`", row.split(";")[0])}
+    assert listed == {name for names in ALIASES.values() for name in names}
 
 
 def test_the_reference_names_every_command_and_every_public_name() -> None:

@@ -90,6 +90,8 @@ def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
         notes.append(
             f"{n_blocks} of {header.n_blocks} blocks are complete: the recording stopped, or its copy is truncated"
         )
+    if (extra := held - header.n_blocks * block_bytes) > 0:
+        notes.append(f"the recording has {extra} bytes more than its header specifies; they are not read")
     stack = Stack(
         "iq",
         array,

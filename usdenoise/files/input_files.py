@@ -95,7 +95,10 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
     if path.name.startswith(".") or _is_result(path, folder):
         return False
     if not patterns:
-        return is_folder or path.suffix.lower() in SUFFIXES or is_iconeus(path)
+        # An archive is listed, so that the reason why it is not read is given, unless what was in it is beside it.
+        inner = path.with_name(re.sub(r"(\.(zip|tar|gz|tgz))+$", "", path.name, flags=re.IGNORECASE))
+        is_archive = inner.suffix.lower() in (*SUFFIXES, ".zarr") and not os.path.lexists(inner)
+        return is_folder or path.suffix.lower() in SUFFIXES or is_iconeus(path) or is_archive
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -143,7 +144,9 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
                 ) from error
             is_missing = isinstance(error, FileNotFoundError)
             reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
-            raise UnreadableError(f"{path} {reason}; check the path") from error
+            is_address = re.match(r"\w\w+:/", str(path))
+            remedy = "it is an address: download it, and give the copy" if is_address else "check the path"
+            raise UnreadableError(f"{path} {reason}; {remedy}") from error
         if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         for reader, damaged in READERS.items():
@@ -170,6 +173,8 @@ def _of_no_format(path: Path, head: bytes) -> InputError:
         return UnreadableError(
             f"{path} is a pointer of Git LFS without its content; fetch it with `git lfs pull`"
         )
+    if re.match(rb"PK\x03\x04|\x1f\x8b\x08|.{257}ustar", head, re.DOTALL):
+        return InputError(f"{path} is an archive (ZIP, tar or gzip); unpack it, and give what was in it")
     is_alone = path.suffix.lower() == ICONEUS
     needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if is_alone else ""
     return InputError(
