@@ -485,6 +485,12 @@ def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
         np.testing.assert_array_equal(found.active, wanted)
 
 
+def test_a_region_without_blood_has_no_change_in_per_cent() -> None:
+    noise = np.random.default_rng(8).standard_normal(N)
+    changes = [region_responses(level + noise, design(NONE_BAD))["on"].change[0] for level in (0.1, 2.0)]
+    np.testing.assert_array_equal(np.isnan(changes), [True, False])
+
+
 def test_the_f_of_several_types_finds_responses_of_any() -> None:
     """In either direction, and nothing where no type has a response."""
     types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
