@@ -139,7 +139,7 @@ def test_confounds_leave_bad_volumes_out_of_a_linear_model(tmp_path: Path) -> No
     series = image.get_fdata().reshape(-1, 20).T
     table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
     motion, outliers = ["motion", "shift_z", "shift_x", "framewise_displacement"], [0, 1, 2]
-    assert table.columns.tolist() == [*motion, *(f"motion_outlier_0{number}" for number in outliers)]
+    assert table.columns.tolist() == [*motion, *(f"motion_outlier0{number}" for number in outliers)]
     assert np.isfinite(table.to_numpy()).all()
     np.testing.assert_array_equal(table[table.columns[4:]].T, np.eye(20)[bad])
     for name, column in zip(
