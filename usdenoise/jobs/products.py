@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.files.bids import read_events, tsv_text
+from usdenoise.files.bids import tsv_text
 from usdenoise.files.images import tiff, write_nifti, write_stat_map
 from usdenoise.files.output_folder import OutputFolder, check_new
 from usdenoise.files.results import ResultFile, output_suffix, write_result
@@ -207,8 +207,7 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
 def _activation(results: Results) -> Write:
     """Reserve the files of the activation maps, and return what writes them."""
     job, session = results.job, results.job.session_options
-    assert session.events is not None
-    names = activation_names(read_events(Path(session.events))[0], session.contrasts)
+    names = activation_names(job.events[0], session.contrasts)
     for trial_type, plain in names.items():
         name = f"activation_{plain}"
         for kind in _formats(job):
