@@ -104,7 +104,7 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
 @flags.short_estimator_option
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
-@flags.flags_of(Output, "nifti")
+@flags.flags_of(Output, "nifti", "gzip")
 @flags.flags_of(JobOptions, "bids", "dask")
 @flags.flags_of(Display, "dynamic_range", "figure_formats")
 @flags.messages
@@ -156,7 +156,7 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
 @flags.reading_flags
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
-@flags.flags_of(Output, "nifti")
+@flags.flags_of(Output, "nifti", "gzip")
 @flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats")
 @flags.messages
 def model(series: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:

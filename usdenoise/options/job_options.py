@@ -72,6 +72,12 @@ class Output(Options, group=Group.OUTPUTS):
     )
     """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
+    gzip: bool = option(True, "With {nifti}, write .nii, which SPM reads, instead of .nii.gz.")
+
+    @property
+    def nifti_suffix(self) -> str:
+        """Suffix of NIfTI files."""
+        return ".nii.gz" if self.gzip else ".nii"
 
     @property
     def judges_blood(self) -> bool:
