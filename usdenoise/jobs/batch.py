@@ -266,10 +266,13 @@ def plan_batch(
     """
     scans, job = _scans(paths, Path(folder), patterns), _complete(arguments)
     if common_cutoff:
-        rows = plan_batch(**_sample(scans, Path(folder), job), overwrite=overwrite).values()
-        if any(row.status != Status.DONE for row in rows):
+        sample = _sample(scans, Path(folder), job)
+        rows = plan_batch(**sample, overwrite=overwrite)
+        if sample["folder"] == Path(folder):
+            return rows
+        if any(row.status != Status.DONE for row in rows.values()):
             return {scan: scan_row(scan, Status.NOT_RUN, "its cutoff is not known yet") for scan in scans}
-        job = _with_cutoff(job, _common(rows))
+        job = _with_cutoff(job, _common(rows.values()))
     options = requested(**job)
     return {scan: decide(scan, options, overwrite) for scan in scans}
 
@@ -286,12 +289,15 @@ def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Seq
 
 
 def _sample(scans: Sequence[Scan], folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little."""
+    """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little.
+
+    If no more than that is requested, its folder is that of the batch.
+    """
     spread = spread_rows(len(scans), COMMON_SCANS)
     output = Output(stack=False, products=NO_PRODUCTS)
     return {
         "paths": [scans[number].path for number in spread],
-        "folder": folder / BatchFile.CUTOFFS,
+        "folder": folder if job["output"] == output else folder / BatchFile.CUTOFFS,
         "arguments": {**job, "options": replace(job["options"], low_cutoff="auto"), "output": output},
     }
 
@@ -349,7 +355,8 @@ def run_batch(  # noqa: PLR0913
         Whether all scans have one low cutoff, instead of the one in `arguments`; by default False. COMMON_SCANS scans,
         spread over all, are filtered with a cutoff of their own first, and
         :func:`usdenoise.clutter.clutter_cutoff.common_cutoff` follows from theirs. Their reports are in the folder
-        ``cutoffs`` of `folder`, a batch of its own.
+        ``cutoffs`` of `folder`, a batch of its own. If neither stacks nor pictures are requested, they are all: their
+        reports are in `folder`, and no scan is filtered with the common cutoff.
     flat : bool
         Whether the filtered stacks are also put into the folder ``stacks`` of `folder`, each under the name of its input,
         and nothing else; by default False. They are hard links, or copies where the file system has none.
@@ -388,14 +395,18 @@ def run_batch(  # noqa: PLR0913
     """
     began, folder, watcher = time.monotonic(), Path(folder), watcher or NotebookWatcher()
     # The plan: without any scan, no folder is created
-    job, common = _complete(arguments), None
+    job, common, is_sample = _complete(arguments), None, False
     scans = _scans(paths, folder, patterns)
     links = _stack_links(folder, scans, job["output"]) if flat else {}
     if common_cutoff:
         sample = _sample(scans, folder, job)
         watcher.estimating(len(sample["paths"]))
-        common = _common(run_batch(**sample, jobs=jobs, dask=dask, overwrite=overwrite).rows)
-        job = _with_cutoff(job, common)
+        is_sample = sample["folder"] == folder
+        if is_sample:
+            paths, patterns, job = sample["paths"], (), sample["arguments"]
+        else:
+            common = run_batch(**sample, jobs=jobs, dask=dask, overwrite=overwrite, common_cutoff=True).common
+            job = _with_cutoff(job, common)
         if common is not None:
             watcher.chosen(common)
     rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
@@ -444,6 +455,8 @@ def run_batch(  # noqa: PLR0913
                 f"{n_done} of {len(rows)} scans are done; the same command filters the remaining scans"
             )
             raise
+        if is_sample:
+            page.common = _common(rows.values())
         return batch.write(is_over=True)
 
 

@@ -442,6 +442,19 @@ def test_a_folder_has_one_cutoff_that_the_sure_scans_name(blocks: Path, tmp_path
     np.testing.assert_array_equal(*stacks)
 
 
+def test_the_common_cutoff_alone_filters_no_scan_with_it(blocks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = (blocks, "-o", out, "--method", "svd", "--low-cutoff", "common", "--products", "none", "--no-stack")
+    done = cli("batch", *flags, "--json")
+    assert done.exit_code == 0, done.stderr
+    *each, last = map(json.loads, done.stdout.splitlines())
+    assert last["summary"]["common_cutoff"] == {"low": 4, "certainty": "sure", "sentence": SENTENCE}
+    assert sorted(row["low_cutoff"] for row in each) == [4, 4, 4, 10, 14]
+    assert [path.parent.parent for path in out.rglob("*_report.json")] == [out] * 5
+    plan = cli("batch", *flags, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in plan] == ["skip"] * 5
+
+
 def test_a_common_cutoff_is_the_same_when_a_batch_resumes(blocks: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     flags = (blocks, "-o", out, *LOCALISATION, "--low-cutoff", "common")
