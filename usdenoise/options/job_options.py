@@ -541,8 +541,9 @@ class BatchOptions(Options, group=Group.BATCH):
     dry_run: bool = option(False, "Show what would be done with each scan, and why; write nothing.")
     flat: bool = option(
         False,
-        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. With {method} "
-        "svd, pictures, pages and doubts about blood require {products}.",
+        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else; if names "
+        "are the same, in the folders of the inputs. With {method} svd, pictures, pages and doubts about blood require "
+        "{products}.",
         group=Group.OUTPUTS,
     )
 

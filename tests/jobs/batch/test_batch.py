@@ -15,7 +15,7 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, page_of, rows, values, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, files, page_of, rows, values, write_scan
 from tests.report.reports import Page
 from tests.results import differences
 from tests.stacks import write_stack
@@ -444,7 +444,18 @@ def test_a_folder_has_one_cutoff_that_the_sure_scans_name(blocks: Path, tmp_path
 
 def test_the_common_cutoff_alone_filters_no_scan_with_it(blocks: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    flags = (blocks, "-o", out, "--method", "svd", "--low-cutoff", "common", "--products", "none", "--no-stack")
+    flags = (
+        blocks,
+        "-o",
+        out,
+        "--method",
+        "svd",
+        "--low-cutoff",
+        "common",
+        "--products",
+        "none",
+        "--no-stack",
+    )
     done = cli("batch", *flags, "--json")
     assert done.exit_code == 0, done.stderr
     *each, last = map(json.loads, done.stdout.splitlines())
@@ -512,13 +523,31 @@ def test_the_flat_folder_has_copies_if_links_fail(mine, monkeypatch):
     assert copied.stat().st_ino != result.stat().st_ino
 
 
-def test_no_scans_and_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -> None:
+def test_flat_stacks_of_the_same_names_stay_in_the_folders_of_their_inputs(tmp_path: Path) -> None:
+    scans, out = tmp_path / "scans", tmp_path / "out"
+    names = ["a/SCAN.hdf5", "a/scan.h5", "b/day.1/scan.h5", "b/other.h5"]
+    flags = (scans, "-o", out, *QUICK, "--flat")
+    for number, name in enumerate(names):
+        write_scan(scans / name, seed=number)
+        assert cli("batch", *flags).exit_code == 0
+        if number == 0:
+            assert files(out / "stacks") == ["SCAN.h5"]
+    # Nothing remains under the earlier names.
+    places = ["a/SCAN-hdf5.h5", "a/scan.h5", "b/day.1/scan.h5", "b/other.h5"]
+    assert files(out / "stacks") == places
+    for number, place in enumerate(places):
+        alone = tmp_path / f"alone{number}"
+        assert cli("run", scans / names[number], "-o", alone, *QUICK).exit_code == 0
+        (wanted,) = alone.glob("*_denoised.h5")
+        np.testing.assert_allclose(*(usdenoise.load(path).iq for path in (out / "stacks" / place, wanted)))
+    # They are results, and no scans of a batch over all
+    assert len(plan_batch([tmp_path], out)) == len(plan_batch([tmp_path], tmp_path / "new")) == 4
+
+
+def test_no_scans_and_flat_folders_without_stacks_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "no scans were found")
-    for name in ("a/scan.h5", "b/scan.h5"):
-        write_scan(tmp_path / "scans" / name)
-    both = cli("batch", tmp_path / "scans", "-o", tmp_path / "out", *QUICK, "--flat")
-    refused(both, "a/scan.h5 and b/scan.h5 would have the same name")
+    write_scan(tmp_path / "scans/a/scan.h5")
     none = cli("batch", tmp_path / "scans/a", "-o", tmp_path / "out", *QUICK, "--flat", "--no-stack")
     refused(none, "--flat requires the filtered stacks; omit --no-stack or --flat")
     assert not (tmp_path / "out").exists()
