@@ -79,8 +79,9 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     assert not (out / "scan3").exists()
     assert {path.name for path in out.iterdir() if path.is_file()} == set(OWN)
     assert list(out.rglob(".*")) == []
-    # A line for each scan on stderr, a summary on stdout.
-    assert [line.split()[1] for line in process.stderr.splitlines()] == ["1/4", "2/4", "3/4", "4/4"]
+    # Failures and doubts on stderr, a summary on stdout.
+    lines = {line.split()[2]: line for line in process.stderr.splitlines()}
+    assert {*lines} == {"scan3.h5", *(name for name, doubts in column(out, "doubts").items() if doubts)}
     assert process.stdout.splitlines()[0] == "scans   4: 3 done, 1 failed"
 
 
