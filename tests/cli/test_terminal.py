@@ -154,6 +154,7 @@ def test_without_a_terminal_many_blocks_are_counted_at_times(kind, capsys, monke
     now = [0.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     batch, job = BatchView(Console()), JobView(Console())
+    now[0] = 5000  # an estimate of the common cutoff, and the plan
     batch.planned({Scan(Path(f"{k}.h5"), f"{k}.h5", Path(f"{k}")): row(k) for k in range(1200)})
     special = {
         700: {"doubts": "cutoff", "remark": "cutoff"},
@@ -169,8 +170,12 @@ def test_without_a_terminal_many_blocks_are_counted_at_times(kind, capsys, monke
             job.live(number, f"{number}.h5", "0 waiting", "", [])
     lines = capsys.readouterr().err.splitlines()
     counts = [int(match[1]) for line in lines if (match := re.match(r"(?:scans|blocks|live) +(\d+)", line))]
-    assert len(counts) == 9
+    assert len(counts) == 10
     assert np.ptp(np.diff(counts)) <= 1
+    # The blocks that are left take 0.5 s each: the time before the first one does not count.
+    seconds = [int(m) * 60 + int(s) for m, s in re.findall(r"about (\d+) min (\d+) s left", "\n".join(lines))]
+    wanted_s = [(1200 - count) / 2 for count in counts if 1 < count <= 1080]
+    np.testing.assert_allclose(seconds[-len(wanted_s) :], wanted_s if kind != "live" else [], atol=1)
     others = [line.split()[:3] for line in lines if not line.startswith(("scans", "blocks", "live"))]
     wanted = [["done", "701/1200", "700.h5"], ["failed", "901/1200", "900.h5"]]
     assert others == (wanted if kind == "batch" else [])

@@ -223,7 +223,7 @@ class BatchView:
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
-        self._total = len(rows)
+        self._total, self._clock = len(rows), Clock()
         self._console.begin("scans", self._total)
 
     def started(self, scan: "Scan") -> None:

@@ -555,7 +555,14 @@ def scans_side_by_side(
     jobs = jobs or max(1, min(threads, len(scans)))
     if jobs > 1:
         most, reading = arguments.get("memory") or math.inf, arguments["reading"]
-        needed = [min(most, expected_bytes(scan.path, reading, options.precision)) for scan in scans]
+        paths = [scan.path for scan in scans]
+        # A folder of blocks has files of one size. Their headers are the same, and reading each delays the first scan
+        sizes = [(path.suffix, os.path.getsize(path)) if os.path.isfile(path) else path for path in paths]
+        bytes_of = {
+            size: min(most, expected_bytes(path, reading, options.precision))
+            for size, path in dict(zip(sizes, paths, strict=True)).items()
+        }
+        needed = [bytes_of[size] for size in sizes]
         # Any of the scans may meet: the largest ones have to fit.
         needed.sort(reverse=True)
         free = available_bytes()

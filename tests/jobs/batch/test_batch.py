@@ -349,6 +349,21 @@ def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(tmp_pa
         assert scans_side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
 
 
+def test_one_header_is_read_of_files_of_one_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headers of 1200 blocks would delay the first one by seconds, and on a network by minutes."""
+    paths = [write_scan(tmp_path / f"{k}.h5", k, (24, n, 50)) for k, n in enumerate((10, 10, 90, 10, 10))]
+    small, large = (expected_bytes(path, {}, "single") for path in paths[1:3])
+    read: list[Path] = []
+    monkeypatch.setattr(
+        batch, "expected_bytes", lambda path, *how: read.append(path) or expected_bytes(path, *how)
+    )
+    scans = [Scan(path, path.name, tmp_path / path.stem) for path in paths]
+    for free, expected in ((large + 2 * small - 1, 2), (large + 2 * small, 3)):
+        monkeypatch.setattr(batch, "available_bytes", lambda free=free: free)
+        assert scans_side_by_side(scans, {**ARGUMENTS, "reading": {}}, 3)[0] == expected
+    assert len(read) == 2 * 2
+
+
 def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(mine):
     scans, out = mine
     assert cli("batch", scans, "-o", out, *QUICK, "--flat").exit_code == 1
