@@ -851,7 +851,7 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
     events = write_events(tmp_path / "events.tsv", [(*times, f"{kind} 1") for *times, kind in TABLE])
     command = ("session", path, "--window", LENGTH, "-o", out, "--events", events)
-    report = report_of(*command, "--nifti", "--figure-format", "svg")
+    report = report_of(*command, "--nifti", "--no-gzip", "--figure-format", "svg")
     with h5py.File(report["output"]["sequence"]) as file:
         t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
         assert change.attrs["unit"] == "%"
@@ -859,16 +859,16 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
         assert t.shape == change.shape == made.iq.shape[1:]
     wanted = session(path, LENGTH, events=events).activation["on 1"]
     np.testing.assert_allclose(t, wanted.t, rtol=1e-4)
-    image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii.gz")
+    image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii")
     np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, t)
     assert image.header.get_zooms()[:2] == pytest.approx((0.2, 0.1))
     # The change beside it, at the same places
-    effect = nibabel.load(out / "s_activation_on-1_stat-effect_statmap.nii.gz")
+    effect = nibabel.load(out / "s_activation_on-1_stat-effect_statmap.nii")
     np.testing.assert_array_equal(effect.get_fdata()[:, :, 0].T, change)
     np.testing.assert_allclose(change, wanted.change, rtol=1e-4)
     np.testing.assert_array_equal(effect.affine, image.affine)
     name = Path(report["output"]["activation_on-1_effect"]).name
-    assert name == "s_activation_on-1_stat-effect_statmap.nii.gz"
+    assert name == "s_activation_on-1_stat-effect_statmap.nii"
     described = json.loads((out / "s_activation_on-1_stat-effect_statmap.json").read_text())
     assert (described["Units"], described["TrialType"]) == ("%", "on 1")
     assert "Constant" in described["Baseline"]

@@ -442,7 +442,7 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
     with locked(root, _QUALITY, _TABLE_WAIT_S):
         columns, rows = quality_table(root)
         for image in images:
-            label = image.name.removesuffix("_pwd.nii.gz")
+            label = image.name.partition("_pwd.nii")[0]
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
             place = image.absolute().relative_to(root.absolute()).as_posix()
             before = rows.pop(str(image.absolute()), None) or rows.get(place, {})

@@ -105,7 +105,7 @@ def write_nifti(
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
 ) -> dict[str, object]:
-    """Write power images as gzipped NIfTI, and return the fields of its sidecar.
+    """Write power images as NIfTI, gzipped if the suffix is .gz, and return the fields of its sidecar.
 
     The time step is the usual interval between the starts of windows, and for a single image the duration of its
     frames. A single image of unknown duration has no axis of time.
@@ -186,7 +186,7 @@ def write_nifti(
 
 
 def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, name: str = "t") -> None:
-    """Write a map of t, F or an effect as gzipped NIfTI; a 2-D one is a slice.
+    """Write a map of t, F or an effect as NIfTI, as :func:`write_nifti` does; a 2-D one is a slice.
 
     Parameters
     ----------
@@ -255,10 +255,9 @@ def read_nifti(path: Path, axes: str) -> tuple[NDArray[np.generic], str]:
 
 
 def _write(path: Path, image: Any) -> None:
-    # nibabel would choose the format by the suffix, and `path` has a temporary name. An empty name and time 0
-    # in the gzip header give the same bytes for the same sequence.
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        file.write(image.to_bytes())
+    content = image.to_bytes()
+    # Time 0 in the gzip header gives the same bytes for the same sequence.
+    path.write_bytes(gzip.compress(content, 6, mtime=0) if path.suffix.lower() == ".gz" else content)
 
 
 def import_nibabel() -> Any:

@@ -105,8 +105,8 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
 
 def _is_result(path: Path, folder: Path) -> bool:
     """Return whether an earlier run wrote a file: results of a scan, or stacks of a batch outside a `folder` of stacks."""
-    above = path.parent
-    if above.name == STACKS and above != folder and (above.parent / BATCH_RECORD).exists():
+    between = [folder / above for above in path.relative_to(folder).parents][:-1]
+    if any(above.name == STACKS and (above.parent / BATCH_RECORD).exists() for above in between):
         return True
     stem, mark, _ = path.stem.rpartition("_sequence" if path.stem.endswith("_sequence") else "_denoised")
     return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))

@@ -72,6 +72,12 @@ class Output(Options, group=Group.OUTPUTS):
     )
     """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
+    gzip: bool = option(True, "With {nifti}, write .nii, which SPM reads, instead of .nii.gz.")
+
+    @property
+    def nifti_suffix(self) -> str:
+        """Suffix of NIfTI files."""
+        return ".nii.gz" if self.gzip else ".nii"
 
     @property
     def judges_blood(self) -> bool:
@@ -554,8 +560,9 @@ class BatchOptions(Options, group=Group.BATCH):
     dry_run: bool = option(False, "Show what would be done with each scan, and why; write nothing.")
     flat: bool = option(
         False,
-        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. With {method} "
-        "svd, pictures, pages and doubts about blood require {products}.",
+        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else; if names "
+        "are the same, in the folders of the inputs. With {method} svd, pictures, pages and doubts about blood require "
+        "{products}.",
         group=Group.OUTPUTS,
     )
 

@@ -228,7 +228,7 @@ def confound_table(series: ResultSeries) -> Table:
         columns[name] = np.where(counts > 0, means, usual)
         texts[name], units[name] = texts[name] + of, units[source]
     for number, volume in enumerate(np.flatnonzero(bad)):
-        outlier = f"motion_outlier_{number:02d}"
+        outlier = f"motion_outlier{number:02d}"
         columns[outlier] = (np.arange(len(bad)) == volume).astype(np.int64)
         texts[outlier] = "1 in a volume with a block that is bad or missing"
     return Table(columns, texts, units)
