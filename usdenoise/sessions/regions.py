@@ -35,7 +35,8 @@ class RegionResponse:
     trial_type : str
         The type.
     change : tuple of float
-        The response in per cent of the baseline: one value, or for "fir:N" one for each delay. NaN without significant blood.
+        The response in per cent of the baseline: one value, or for "fir:N" one for each delay; NaN without significant
+        blood.
     standard_error : float
         Standard error of a single value, in per cent of the baseline; NaN for "fir:N".
     statistic : str
