@@ -3,6 +3,7 @@
 import html
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,11 +16,19 @@ import pytest
 import scipy.io
 
 import usdenoise
+from tests.cli.shared import cli
 from tests.jobs.batch.shared import OWN, ROOT, environment, files, results, write_scan
 from usdenoise.cli import main
+from usdenoise.stack.labels import ALIASES
 
 DOCS = ROOT / "docs"
-PLACES = {"batch": "batch.md", "shell": "batch.md", "config": "batch.md", "python": "reference.md"}
+PLACES = {
+    "batch": "batch.md",
+    "shell": "batch.md",
+    "config": "batch.md",
+    "python": "reference.md",
+    "packets": "packets.md",
+}
 PAGES = [ROOT / "README.md", ROOT / "sample_data/README.md", *sorted(DOCS.glob("*.md"))]
 
 
@@ -138,6 +147,45 @@ def test_the_python_of_the_readme(folder: Path, monkeypatch: pytest.MonkeyPatch,
     assert usdenoise.load("filtered.mat").shape == names["stack"].shape
 
 
+def test_the_packets_of_the_docs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Flow of 70 mm/s in a band of a static phantom, as int16."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+
+    def speckle(*shape: int) -> Any:
+        return rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+
+    pulses, in_vessel = np.arange(14)[:, None, None], (np.abs(np.arange(160) - 80) < 15) * np.ones((64, 1))
+    # Cycles a pulse of v = 70 mm/s: 2 f0 v / (c PRF)
+    flow = np.exp(2j * np.pi * 2 * 5e6 * 0.07 / (1540 * 8000) * pulses)
+    tissue = 1000 * speckle(64, 160)
+    iq = np.array([
+        tissue + in_vessel * 30 * flow * speckle(64, 160) + 2 * speckle(14, 64, 160) for _ in range(6)
+    ])  # fmt: skip
+    parts = {"I": np.round(iq.real).astype(np.int16), "Q": np.round(iq.imag).astype(np.int16)}
+    scipy.io.savemat("packet.mat", {name: part[0] for name, part in parts.items()})
+    scipy.io.savemat("packets.mat", {"IQ": (parts["I"] + 1j * parts["Q"]).astype(np.complex64)})
+    run, session, overlay = blocks("packets")
+    for command in (run, session):
+        done = cli(*shlex.split(command.replace("\\\n", ""))[1:])
+        assert done.exit_code == 0, done.output
+    core = in_vessel.astype(bool)
+    velocity = scipy.io.loadmat("packet/packet_denoised.mat")["axial_velocity"]
+    # Of flow without its mean, which goes with the static tissue
+    kept = flow.ravel() - flow.mean()
+    wanted = np.angle(np.vdot(kept[:-1], kept[1:])) * 1540 * 8000 / (4 * np.pi * 5e6) * 1e3
+    assert abs(wanted - 70) < 3
+    np.testing.assert_allclose(np.median(velocity[core]), wanted, rtol=0.005)
+    power = scipy.io.loadmat("packets/packets_sequence.mat")["power_doppler"]
+    assert power.shape == (6, 64, 160)
+    assert power[:, core].mean() > 30 * power[:, ~core].mean()
+    names: dict[str, Any] = {}
+    exec(overlay, names)
+    np.testing.assert_allclose(np.median(names["velocity"][core]), wanted / 10, rtol=0.005)
+    assert (names["blood"] == core).mean() > 0.9
+    names["plt"].close()
+
+
 def anchors(page: Path) -> set[str]:
     """Return the fragments of the headings of a page, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
@@ -160,6 +208,13 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
 
 
 COMMANDS = ("run", "session", "model", "batch", "compare", "info", "simulate", "reproduce")
+
+
+def test_the_names_of_scales_in_files_are_those_that_are_read() -> None:
+    rows = re.findall(r"^\| .*? \| (.*?) \|.*\|$", Path("docs/reading.md").read_text(), re.MULTILINE)
+    # Names of other entries follow a semicolon.
+    listed = {name.lower() for row in rows for name in re.findall("`(.*?)`", row.split(";")[0])}
+    assert listed == {name for names in ALIASES.values() for name in names}
 
 
 def test_the_reference_names_every_command_and_every_public_name() -> None:

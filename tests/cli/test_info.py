@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import h5py
+import numpy as np
 import scipy.io
 
 from tests.cli.shared import IQ, cli, parse, refused, write, write_two
@@ -49,6 +50,41 @@ def test_json_is_one_object_whatever_the_attributes(stack: Path) -> None:
     assert value["metadata"]["values"]["axes"] == "tzx"
     assert value["metadata"]["sources"]["frame_rate_hz"].startswith("file: ")
     assert "probe" in value["metadata"]["attributes"]
+
+
+def possible(path: Path) -> set[tuple[str, str, str]]:
+    """Name, flag and value of the possible scales of a file."""
+    found = re.findall(r"^possible scale +(\S+) = .*: (--\S+) (\S+)$", cli("info", path).stdout, re.MULTILINE)
+    return set(found)
+
+
+def test_scalars_that_could_be_a_scale_are_shown_with_the_option(tmp_path: Path) -> None:
+    bare = {"PRF": 500.0, "Acq": {"dx": 1e-4, "fc": 15.0, "n_tx": 12.0, "IQ0": np.ones((9, 9))}, "gain": 30.0}
+    scipy.io.savemat(
+        tmp_path / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "c": np.array([[1.0], [2]], object), **bare}
+    )
+    with h5py.File(write(tmp_path / "x.h5"), "r+") as file:
+        file["iq"].attrs["PRF"] = 500
+        file["Acq/dx"], file["Acq/fc"], file["Acq/n_tx"], file.attrs["gain"] = 1e-4, 15, 12, 30
+    wanted = {
+        ("PRF", "--frame-rate", "500"),
+        ("Acq/dx", "--spacing", "0.1"),
+        ("Acq/fc", "--center-frequency", "15000000"),
+    }
+    for path in (tmp_path / "x.mat", tmp_path / "x.h5"):
+        assert possible(path) == wanted
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        file["iq"].attrs.update(
+            {"frame_rate": 400.0, "pixel_size": [0.1, 0.05], "pitch": 0.0, "sampling": 20e6}
+        )
+    # A known scale is not shown again, and neither is a value that is not plausible in any unit.
+    assert possible(tmp_path / "x.h5") == {*wanted, ("pixel_size", "--spacing", "0.1,0.05")} - {
+        ("PRF", "--frame-rate", "500")
+    }
+    with h5py.File(tmp_path / "x.h5", "r+") as file:
+        for number in range(100):
+            file[f"many/{number}/dz"] = 0.1
+    assert len(cli("info", tmp_path / "x.h5").stdout.splitlines()) < 50
 
 
 def test_an_ambiguous_file_lists_the_candidates_and_fails(tmp_path: Path) -> None:

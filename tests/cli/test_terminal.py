@@ -2,18 +2,24 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.jobs.batch.shared import write_scan
 from tests.programs import python
 from usdenoise.cli import console
 from usdenoise.cli.console import Console, JobView
+from usdenoise.cli.filter_commands import BatchView
+from usdenoise.jobs.batch_table import Scan
+from usdenoise.report.pages import Row, Status
 
 
 def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
@@ -48,7 +54,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> None:
+def test_a_batch_shows_how_far_it_is_and_keeps_its_failures_and_doubts(tmp_path: Path) -> None:
     for name in ("a", "night_17/sub-mouse12_run-b"):
         write_scan(tmp_path / f"scans/{name}[1].h5")
     (tmp_path / "scans/bad.h5").write_bytes(b"no stack")
@@ -58,11 +64,10 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
     assert "3: 2 done" in printed
     words = (
         "scans", "1/3: 1 done", "2/3: ", "a[1].h5", " …-mouse12_run-b[1].h5 ", "left",
-        "failed    2/3  bad.h5  ",
+        "failed    2/3  bad.h5  ", "done      1/3  a[1].h5  ",
     )  # fmt: skip
     for word in words:
         assert word in shown, word
-    assert "done      1/3" not in shown
 
 
 PROGRAM = """
@@ -118,8 +123,8 @@ def test_finished_blocks_show_the_remaining_time(first: int, monkeypatch: pytest
     ]
 
 
-def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
-    view = JobView(Console())
+def test_a_live_block_is_a_detail_and_each_remark_is_a_single_warning(capsys):
+    view = JobView(Console(verbose=1))
     remark = "1.h5 is skipped: it is empty"
     view.live(0, "0.h5", "2 waiting  0.5 s", "", [remark])
     for number in (1, 2):
@@ -134,6 +139,46 @@ def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
         "block 2 1.h5  no blood",
         "warning: 1.h5 is bad: it moves",
     ]
+    view = JobView(Console())
+    view.live(0, "0.h5", "2 waiting  0.5 s", "it moves", [])
+    assert capsys.readouterr().err == "warning: 0.h5 is bad: it moves\n"
+
+
+def row(number: int, **more: Any) -> Row:
+    return replace(Row(f"{number}.h5", "", "", Status.DONE, "new", seconds=1.0), **more)
+
+
+@pytest.mark.parametrize("kind", ["batch", "session", "live"])
+def test_without_a_terminal_many_blocks_are_counted_at_times(kind, capsys, monkeypatch):
+    """1200 blocks of 0.5 s: ten lines in ten minutes, and a line of its own for a failure and a doubt."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    batch, job = BatchView(Console()), JobView(Console())
+    now[0] = 5000  # an estimate of the common cutoff, and the plan
+    batch.planned({Scan(Path(f"{k}.h5"), f"{k}.h5", Path(f"{k}")): row(k) for k in range(1200)})
+    special = {
+        700: {"doubts": "cutoff", "remark": "cutoff"},
+        900: {"status": Status.FAILED, "error": "empty"},
+    }
+    for number in range(1200):
+        now[0] += 0.5
+        if kind == "batch":
+            batch.finished(row(number, **special.get(number, {})))
+        elif kind == "session":
+            job.blocks(number + 1, 1200)
+        else:
+            job.live(number, f"{number}.h5", "0 waiting", "", [])
+    lines = capsys.readouterr().err.splitlines()
+    counts = [int(match[1]) for line in lines if (match := re.match(r"(?:scans|blocks|live) +(\d+)", line))]
+    assert len(counts) == 10
+    assert np.ptp(np.diff(counts)) <= 1
+    # The blocks that are left take 0.5 s each: the time before the first one does not count.
+    seconds = [int(m) * 60 + int(s) for m, s in re.findall(r"about (\d+) min (\d+) s left", "\n".join(lines))]
+    wanted_s = [(1200 - count) / 2 for count in counts if 1 < count <= 1080]
+    np.testing.assert_allclose(seconds[-len(wanted_s) :], wanted_s if kind != "live" else [], atol=1)
+    others = [line.split()[:3] for line in lines if not line.startswith(("scans", "blocks", "live"))]
+    wanted = [["done", "701/1200", "700.h5"], ["failed", "901/1200", "900.h5"]]
+    assert others == (wanted if kind == "batch" else [])
 
 
 def test_what_the_reader_assumes_and_the_next_steps_are_notes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import struct
 import sys
@@ -181,6 +182,13 @@ def zarr_of_another_codec(folder: Path) -> Path:
     return folder / "x.zarr"
 
 
+@writer
+def archived(folder: Path, kind: str) -> Path:
+    """An archive of a Zarr group."""
+    confusius()(folder / "in")
+    return Path(shutil.make_archive(str(folder / "x.zarr"), kind, folder / "in"))
+
+
 def broken_zarr(folder: Path) -> Path:
     raw("zarr.json", b"{")(folder)
     return folder
@@ -288,6 +296,18 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
         "codec that is not installed .*imagecodecs_jpegxl",
     ),
     "broken Zarr": (broken_zarr, {}, DAMAGED),
+    **{
+        f"an archive, {kind}": (archived(kind), {}, "is an archive.*unpack")
+        for kind in ("zip", "tar", "gztar")
+    },
+    **{
+        f"an address, {address[:5]}": (
+            lambda folder, address=address: Path(address),
+            {},
+            "is an address: download",
+        )
+        for address in ("https://example.org/data/scan.zarr", "s3://bucket/scan.h5")
+    },
 }
 
 
@@ -317,6 +337,19 @@ def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_pa
     for read in (load, describe):
         with pytest.raises(InputError, match=r"is a pipe, a socket or a device; write its content to a file"):
             read(path)
+
+
+def test_archives_in_a_folder_of_scans_are_listed_unless_they_are_unpacked(tmp_path: Path) -> None:
+    scans = tmp_path / "scans"
+    scans.mkdir()
+    archive = archived("zip")(tmp_path)
+    for name in ("a.zarr.zip", "b.h5.gz", "c.zarr.tar.gz", "d.mat.tar", "e.h5.zip", "notes.zip", "f.txt.gz"):
+        shutil.copy(archive, scans / name)
+    write_stack(scans / "e.h5", IQ)
+    (scans / "c.zarr").mkdir()
+    done = run_batch(scans, tmp_path / "out")
+    assert [row.scan for row in done.rows] == ["a.zarr.zip", "b.h5.gz", "d.mat.tar", "e.h5"]
+    assert all("is an archive" in row.error for row in done.rows[:3])
 
 
 def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
@@ -420,15 +453,48 @@ def test_thousands_of_other_arrays_in_a_file_take_a_few_seconds(tmp_path: Path) 
     with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
         for number in range(3000):
             file[f"a{number}"] = 1.0
-        file["iq"], file["frame_rate_hz"] = IQ, 500.0
+        file["rIQ"], file["iIQ"], file["normValue_IQ"] = IQ.real, IQ.imag, 2.0
+        file["ticks"], file["frame_rate_hz"] = 0.002 * np.arange(len(IQ)), 500.0
+        file["ticks"].make_scale("time")
+        file["rIQ"].dims[0].attach_scale(file["ticks"])
     opened, original = [], h5py.Group.__getitem__
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(h5py.Group, "__getitem__", lambda *each: opened.append(each) or original(*each))
         stack = load(tmp_path / "x.h5", axes="tzx")
-    assert np.array_equal(stack.iq, IQ)
+    assert np.array_equal(stack.iq, 2 * IQ)
     assert stack.frame_rate_hz == 500
-    # Each once for the list of the contents, and some of them for the marks of MATLAB and UFF
-    assert len(opened) < 3000 + 4 * 1000
+    assert np.array_equal(stack.coordinates["t"].values, 0.002 * np.arange(len(IQ)))
+    # Some for the list of the contents, and for the marks of MATLAB and UFF
+    assert len(opened) < 3 * 1000 + 20
+
+
+def test_of_thousands_of_attributes_the_first_and_those_of_scales_are_read(tmp_path: Path) -> None:
+    many = {f"a{number}": number for number in range(1100)} | {"frame_rate_hz": 500.0}
+    with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
+        file["iq"] = IQ
+        file["iq"].attrs.update(many)
+    zarr.create_array(tmp_path / "x.zarr/iq", data=IQ, attributes=many)
+    zarr.create_group(tmp_path / "x.zarr", attributes=many)
+    for name in ("x.h5", "x.zarr"):
+        stack = load(tmp_path / name, axes="tzx")
+        assert stack.frame_rate_hz == 500
+        assert stack.attributes["a1"] == 1
+        assert len(stack.attributes) == 1000
+
+
+def test_links_of_a_file_to_itself_are_followed_once(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["g/iq"] = IQ
+        file["g/hard"], file["soft"], file["UF"] = file["/"], h5py.SoftLink("/"), h5py.SoftLink("/UF")
+        file["external"], file["time"] = h5py.ExternalLink("x.h5", "/"), h5py.ExternalLink("x.h5", "/time")
+    zarr.create_array(tmp_path / "x.zarr/g/iq", data=IQ)
+    for folder in (tmp_path / "x.zarr", tmp_path / "x.zarr/g"):
+        zarr.create_group(folder)
+        (folder / "again").symlink_to(tmp_path / "x.zarr")
+    for name in ("x.h5", "x.zarr"):
+        assert [candidate.name for candidate in describe(tmp_path / name).candidates] == ["g/iq"]
+    for dataset in ("soft/g/iq", "external/soft/g/hard/g/iq"):
+        assert np.array_equal(load(tmp_path / "x.h5", dataset=dataset, axes="tzx").iq, IQ)
 
 
 def test_a_stack_larger_than_any_memory_is_one_sentence(tmp_path: Path) -> None:

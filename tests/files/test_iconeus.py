@@ -106,6 +106,10 @@ def test_recordings_that_stopped_or_have_no_header(tmp_path: Path) -> None:
     stack = load(path, frames=slice(None))
     assert np.array_equal(stack.iq, values[: 2 * N_FRAMES, 0, :, 0])
     assert "2 of 3 blocks" in stack.assumptions[0]
+    path.write_bytes(values.tobytes() + bytes(24))
+    stack = load(path, frames=slice(None))
+    assert np.array_equal(stack.iq, values[:, 0, :, 0])
+    assert [note for note in stack.assumptions if "24 bytes more" in note]
     path.write_bytes(values[:5].tobytes())
     with pytest.raises(InputError, match="truncated"):
         load(path)

@@ -1,5 +1,6 @@
 """NIfTI files and their sidecars, as nibabel and ConfUSIus read them."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def test_confounds_leave_bad_volumes_out_of_a_linear_model(tmp_path: Path) -> No
     series = image.get_fdata().reshape(-1, 20).T
     table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
     motion, outliers = ["motion", "shift_z", "shift_x", "framewise_displacement"], [0, 1, 2]
-    assert table.columns.tolist() == [*motion, *(f"motion_outlier_0{number}" for number in outliers)]
+    assert table.columns.tolist() == [*motion, *(f"motion_outlier0{number}" for number in outliers)]
     assert np.isfinite(table.to_numpy()).all()
     np.testing.assert_array_equal(table[table.columns[4:]].T, np.eye(20)[bad])
     for name, column in zip(
@@ -179,6 +180,24 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     one = job.run(tmp_path / "x.h5", tmp_path / "one", options=OPTIONS, output=Output(nifti=True))["output"]
     for key in ("nifti", "blood_nifti"):
         assert "time" not in confusius.load(one[key]).dims
+
+
+def test_spm_gets_the_same_files_uncompressed(tmp_path: Path) -> None:
+    """SPM reads single files of NIfTI-1 whose header is not compressed: its size, and its kind at byte 344."""
+    packed = run(saved(tmp_path, voxel_data(1)), bids="sub-01_task-rest")
+    how: dict[str, Any] = {"options": OPTIONS, "bids": "sub-01_task-rest"}
+    plain = run_in_windows(
+        tmp_path / "x.zarr", tmp_path / "plain", 20, output=Output(nifti=True, gzip=False), **how
+    )
+    for key in ("nifti", "blood_nifti"):
+        path = Path(plain["output"][key])
+        content = path.read_bytes()
+        assert (content[:4], content[344:348]) == ((348).to_bytes(4, "little"), b"n+1\0")
+        assert content == gzip.decompress(packed[key].read_bytes())
+        assert path.name == packed[key].name.removesuffix(".gz")
+        assert nibabel.load(path).shape == (N_X, N_Z, 1, 2)
+    judged = pd.read_csv(tmp_path / "plain/quality-control.tsv", sep="\t")
+    assert {*judged["session_label"]} == {"sub-01_task-rest_desc-doppler", "sub-01_task-rest_desc-blood"}
 
 
 def test_names_of_bids(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Doubts about what was read: the step of its values, angles that were not compounded, frames that are there twice, blocks
 read as an axis of space, and stacks that were filtered before."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -12,7 +13,7 @@ from tests.cli.shared import cli
 from tests.conftest import all_frames
 from tests.files.layouts import in_order
 from tests.stacks import write_stack
-from usdenoise.frames.data_checks import order_of, value_step
+from usdenoise.frames.data_checks import order_doubts, value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
@@ -144,12 +145,14 @@ def test_copies_of_a_frame_are_as_alike_as_they_can_be(seed):
     rng = np.random.default_rng(seed)
     frame = rng.standard_normal((24, 20)) + 1j * rng.standard_normal((24, 20))
     # Rounding decides on which side of 0 their unlikeness is
-    _, doubts = order_of(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
+    doubts = order_doubts(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
     assert "frame-order" not in {code for code, _ in doubts}
 
 
 @pytest.mark.parametrize("axes", ["tzx", "txz", "ztx", "xtz", "zxt", "xzt"])
 def test_time_is_found_along_each_axis(iq, axes):
     stack = in_order(axes, iq)
-    time, _ = order_of(stack.reshape(len(stack), -1), "tzx", stack.shape[1:])
-    assert time == "tzx"[axes.index("t")]
+    found = dict(order_doubts(stack.reshape(len(stack), -1), "tzx", stack.shape[1:]))
+    # Data do not tell depth from the other axis of space
+    named = {} if axes[0] == "t" else {axes, axes.translate(str.maketrans("zx", "xz"))}
+    assert {*re.findall("'([tzx]{3})'", found.get("axes", ""))} == {*named, *(["tzx"] if named else [])}

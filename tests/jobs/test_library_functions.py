@@ -1,5 +1,6 @@
 """The library does what the command line does: series, saving and drawing."""
 
+import gzip
 import json
 import logging
 from pathlib import Path
@@ -214,6 +215,8 @@ def test_an_image_is_saved_as_nifti(image: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(read.get_fdata()[:, :, 0, 0], getattr(result, image).T, rtol=1e-6)
     assert read.header.get_zooms()[:2] == pytest.approx((0.1027, 0.1027), abs=1e-4)
     assert json.loads((tmp_path / "x.json").read_text())["FramesPerBlock"] == 60
+    plain = usdenoise.save(result, tmp_path / "plain.nii", image=image)
+    assert plain.read_bytes() == gzip.decompress(path.read_bytes())
     with pytest.raises(OutputError, match="exists"):
         usdenoise.save(result, path)
     with pytest.raises(OptionError, match="image 'tsnr' cannot be written"):

@@ -483,7 +483,9 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
 @pytest.mark.usefixtures("fast")
 def test_a_live_session_on_the_command_line(made, tmp_path, monkeypatch):
     folder, out = drop_all(tmp_path / "mouse", made.blocks[:4]), tmp_path / "out"
-    done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}")
+    done = cli(
+        "session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}", "-v"
+    )
     lines = [line for line in done.stderr.splitlines() if line.startswith("block ")]
     assert [line.split("  ")[0] for line in lines] == [f"block {n} block {n}.h5" for n in range(4)]
     assert all(" waiting" in line and " s  " in line and "moved 0." in line for line in lines)

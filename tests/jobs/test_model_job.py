@@ -1,6 +1,7 @@
 """``usdenoise model``: maps from the series of a session equal its maps, and maps from other power equal nilearn's."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,23 @@ def test_the_command_writes_what_a_session_writes_of_its_events(tmp_path):
         cli("model", series, "-o", tmp_path / "other"),
         "there is nothing to model; give --events, --region or both",
     )
+
+
+@pytest.mark.parametrize("command", ["model", "session"])
+def test_events_of_a_pipe_are_those_of_the_file(command, found, tmp_path):
+    write_blocks(tmp_path / "mouse", scan(12, seed=5, blood=3.0, rise=1.0).blocks, "b{:02d}.h5", 0.2)
+    source = found.save(tmp_path / "mouse.h5") if command == "model" else tmp_path / "mouse"
+    table = write_events(tmp_path / "events.tsv", EVENTS)
+    reading, writing = os.pipe()
+    os.write(writing, table.read_bytes())
+    os.close(writing)
+    for_all = () if command == "model" else ("--low-cutoff", "4")
+    of_pipe, of_file = (
+        report_of(command, source, "-o", tmp_path / name, "--events", events, *for_all)
+        for name, events in (("pipe", f"/dev/fd/{reading}"), ("file", table))
+    )
+    os.close(reading)
+    assert of_pipe["sequence"]["activation"] == of_file["sequence"]["activation"] != []
 
 
 N, STEP_S = 60, 0.4

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 
 from tests.files.layouts import frames_by_loops, in_order
 from tests.jobs.inputs import write_zarr
 from tests.stacks import low_rank, write_stack
-from usdenoise import session
+from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.input_files import acquisition_files
 from usdenoise.jobs.session_inputs import SessionFiles, block_files, open_session
@@ -316,3 +317,44 @@ def test_a_block_is_the_frames_of_its_file(axes: str, tmp_path: Path) -> None:
             assert blocks.path_of(number) == paths[number // 3]
             expected = in_order(axes, stacks[number // 3][begin : begin + 8], own)
             assert blocks.geometry_of(number).shape == expected.shape
+
+
+# ---------------------------------------------------------------- packets
+
+
+@pytest.mark.parametrize("axes", ["btxz", "tbzx", "zxtb"])
+def test_an_axis_of_packets_is_their_files_one_after_the_other(axes: str, tmp_path: Path) -> None:
+    """A .mat file with the parts I and Q as int16, as scanners store packets of colour Doppler."""
+    n_packets, n_pulses = 4, 14
+    packets = low_rank((n_packets * n_pulses, 9, 7)).reshape(n_packets, n_pulses, 9, 7)
+    parts = np.round(1000 * np.stack([packets.real, packets.imag])).astype(np.int16)
+    about: dict[str, Any] = {"frame_rate_hz": 8000.0, "spacing_mm": [0.2, 0.4]}
+    files = [
+        write_stack(tmp_path / f"{n}.h5", (i + 1j * q).astype(np.complex64), axes="tzx", **about)
+        for n, (i, q) in enumerate(zip(*parts, strict=True))
+    ]
+    i, q = (np.einsum(f"btzx->{axes}", part) for part in parts)
+    scipy.io.savemat(tmp_path / "packets.mat", {"I": i, "Q": q})
+    write_stack(tmp_path / "packets.h5", i + 1j * q, axes=axes)
+    how: dict[str, Any] = {"low_cutoff": 1, "block_interval_s": 0.05}
+    wanted = session(files, **how)
+    spacing = [0.2, 0.4] if axes.index("z") < axes.index("x") else [0.4, 0.2]
+    # The axes are from the option, or from the file
+    for name, given in (("packets.mat", axes), ("packets.h5", None)):
+        reading: dict[str, Any] = {"axes": given, "spacing": spacing, "frame_rate": 8000.0}
+        found = session(tmp_path / name, reading=reading, **how)
+        power = found.power_doppler
+        if axes.index("z") > axes.index("x"):
+            power = power.swapaxes(1, 2)
+        np.testing.assert_allclose(power, wanted.power_doppler, rtol=1e-5)
+        np.testing.assert_allclose(found.time, wanted.time)
+        # `run` reads the first packet, and names the session
+        one = load(tmp_path / name, **reading)
+        first = np.einsum(f"{one.axes}->tzx", one.iq)
+        assert np.array_equal(first, (parts[0, 0] + 1j * parts[1, 0]).astype(np.complex64))
+        assert "session" in " ".join(one.assumptions)
+        # A range of pulses cuts the packets where they end
+        blocks = session(tmp_path / name, reading={**reading, "frames": slice(7, None)}, **how).blocks
+        assert blocks["n_frames"] == [7, 14, 14, 14]
+    with pytest.raises(InputError, match="4 axes, but the data have 3"):
+        load(files[0], axes="btzx")

@@ -21,7 +21,7 @@ from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, weakened, w
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.errors import OptionError
-from usdenoise.report.panels import DPI
+from usdenoise.options.job_options import DPI
 from usdenoise.report.pictures import region_picture
 
 SHAPE, N_BLOCKS = (20, 16), 4
@@ -201,6 +201,27 @@ def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
         assert is_blue.any()
         centres.append(np.argwhere(is_blue)[:, 1].mean())
     assert centres[1] - centres[0] > 50
+
+
+def test_labels_are_regions_with_doubts_about_large_and_silent_ones(made: Scan, tmp_path: Path) -> None:
+    iq = made.iq.copy()
+    iq[:, 18:] = 0
+    labels = np.zeros(SHAPE, np.uint8)
+    labels[2:8, 2:8], labels[18:], labels[8:16] = 1, 2, 7
+    files = write_blocks(tmp_path / "blocks", [iq[:LENGTH], iq[LENGTH : 2 * LENGTH]], every_s=0.5)
+    iio.imwrite(tmp_path / "labels.png", labels)
+    iio.imwrite(tmp_path / "most.png", np.uint8(np.arange(20)[:, None] * np.ones(16) > 1))
+    named = [f"--region={name}={tmp_path / name}.png" for name in ("labels", "most")]
+    report = report_of("session", files, "-o", tmp_path / "out", "--low-cutoff", 4, *named)
+    regions = {region["name"]: region["n_pixels"] for region in report["sequence"]["regions"]}
+    assert regions == {"whole image": 320, "labels:1": 36, "labels:2": 32, "labels:7": 128, "most": 288}
+    doubted = [doubt["sentence"] for doubt in report["doubts"] if doubt["code"] == "region"]
+    assert [sentence.split("'")[1] for sentence in doubted] == ["labels:2", "most"]
+    assert len(pd.read_csv(report["output"]["region_correlations_tsv"], sep="\t")) == 6
+    array = session(
+        iq[: 2 * LENGTH], LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"labels": labels}, **CUTOFFS
+    )
+    assert list(array.regions) == ["whole image", "labels:1", "labels:2", "labels:7"]
 
 
 def test_a_region_that_does_not_fit_is_an_error_before_the_work(files, tmp_path, monkeypatch):

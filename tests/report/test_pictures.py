@@ -10,17 +10,20 @@ from matplotlib import colormaps
 from PIL import Image
 
 from tests.sessions.scans import LENGTH, scan
-from usdenoise import session
+from usdenoise import denoise, session
 from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.panels import png, suitable_range_db
 from usdenoise.report.pictures import (
     activation_layers,
     directional_layer,
+    draw_picture,
     film,
     layers_picture,
     power_layer,
+    result_layer,
     velocity_layer,
 )
+from usdenoise.sessions.result_series import series_of_stack
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -140,6 +143,19 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
 
+def test_the_bar_of_velocities_names_the_aliasing_limit_in_the_unit_of_the_picture() -> None:
+    """c PRF / (4 f0) is 1540 m/s * 8000 Hz / (4 * 5 MHz) = 616 mm/s."""
+    rng = np.random.default_rng(0)
+    iq = rng.standard_normal((40, 12, 10)) + 1j * rng.standard_normal((40, 12, 10))
+    scales = {"axes": "tzx", "frame_rate": 8000, "center_frequency": 5e6}
+    series = series_of_stack(denoise(iq, low_cutoff=1, **scales), ("velocity",))
+    layers = [result_layer("velocity", series, Display(velocity_unit=unit)) for unit in ("mm/s", "cm/s")]
+    for (_, scale), limit in zip(layers, ("616 mm/s", "61.6 cm/s"), strict=True):
+        assert limit in scale.label
+    (((slow,), _), ((fast,), _)) = layers
+    np.testing.assert_allclose(slow.image, 10 * fast.image, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("letter", "active", "ends", "ticks"), [
     ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
     ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
@@ -247,3 +263,38 @@ def test_a_burst_does_not_darken_the_film_of_a_session(bad_blocks):
     assert (np.delete(brightness, 7, axis=0)[:, -brightness.shape[1] // 50] > 128).all()
     is_red = np.all(images[..., :3] == (255, 32, 32), axis=-1).any(axis=(1, 2))
     assert np.flatnonzero(is_red).tolist() == [7]
+
+
+@pytest.mark.parametrize("in_planes", [False, True])
+def test_the_blood_map_has_the_outlines_of_the_regions(in_planes, figure_of):
+    """Around the pixels of each region, in each panel that shows them."""
+    shape, text = (20, 16), "rect:2,12,18,16"
+    volume = np.zeros((2, *shape), bool)
+    volume[1, 2:18, 12:16] = True
+    how = {"regions": {"a": volume}, "poses": 2} if in_planes else {"regions": {"a": text}}
+    found = session(scan(4, shape=shape).iq, LENGTH, axes="tzx", rank=12, low_cutoff=4, **how)
+    shown = {
+        name: [
+            axes for axes in figure_of(draw_picture, name, found, "", Display(), "png").axes if axes.images
+        ]
+        for name in ("blood_power", "power_doppler")
+    }
+    outlines = [
+        [path for each in axes.collections for path in each.get_paths()] for axes in shown["blood_power"]
+    ]
+    assert [bool(paths) for paths in outlines] == ([False, True] if in_planes else [True])
+    assert {tuple(path.get_extents().extents) for path in outlines[-1]} == {(12, 2, 16, 18)}
+    assert not any(axes.collections for axes in shown["power_doppler"])
+
+
+def test_pictures_have_the_resolution_and_the_scale_bar_that_are_asked_for(figure_of):
+    layer = power_layer(RAMP, "zx", 30.0, COLOR_MAPS[0], "power Doppler")
+    display, pitch = Display(dpi=300, scale_bar_mm=0.25), {"z": 0.1, "x": 0.1}
+    wanted = Image.open(io.BytesIO(layers_picture([layer], pitch, "", display=display)))
+    assert wanted.info["dpi"][0] == pytest.approx(300, abs=0.01)
+    panel, _ = figure_of(layers_picture, [layer], pitch, "", display=display).axes
+    (bar,) = panel.lines
+    assert np.ptp(bar.get_xdata()) == pytest.approx(0.25)
+    assert not panel.axison
+    without, _ = figure_of(layers_picture, [layer], {}, "", display=display).axes
+    assert without.axison

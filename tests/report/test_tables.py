@@ -32,6 +32,9 @@ def test_numbers_are_written_as_bids_has_them():
     assert tsv_text({"a": np.array([0, 1]), "b": np.array([np.nan, 2.5e-7])}) == "a\tb\n0\tn/a\n1\t2.5e-07\n"
     # Programs look for files by these names.
     assert tsv_text({"file": np.array(["-dash_0.h5", "=a"])}) == "file\n-dash_0.h5\n=a\n"
+    # In other columns, a text is not a formula, and a number is a number.
+    names = np.array(["=1+1", "-1+1", "-1.5", "left"])
+    assert tsv_text({"pose": names}) == "pose\n'=1+1\n'-1+1\n-1.5\nleft\n"
     assert tsv_text({"a": np.array(["", "x\ty\n"])}) == "a\nn/a\nx\\ty\\n\n"
 
 

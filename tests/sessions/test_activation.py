@@ -494,6 +494,12 @@ def test_clusters_by_f_of_one_column_are_those_by_its_t(hrf: str) -> None:
         np.testing.assert_array_equal(found.active, wanted)
 
 
+def test_a_region_without_blood_has_no_change_in_per_cent() -> None:
+    noise = np.random.default_rng(8).standard_normal(N)
+    changes = [region_responses(level + noise, design(NONE_BAD))["on"].change[0] for level in (0.1, 2.0)]
+    np.testing.assert_array_equal(np.isnan(changes), [True, False])
+
+
 def test_the_f_of_several_types_finds_responses_of_any() -> None:
     """In either direction, and nothing where no type has a response."""
     types = [Event(0.6 * first, 1.8, "ab"[first // 6 % 2]) for first in range(3, N, 6)]
@@ -854,7 +860,7 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
     events = write_events(tmp_path / "events.tsv", [(*times, f"{kind} 1") for *times, kind in TABLE])
     command = ("session", path, "--window", LENGTH, "-o", out, "--events", events)
-    report = report_of(*command, "--nifti", "--figure-format", "svg")
+    report = report_of(*command, "--nifti", "--no-gzip", "--figure-format", "svg")
     with h5py.File(report["output"]["sequence"]) as file:
         t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
         assert change.attrs["unit"] == "%"
@@ -862,16 +868,16 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
         assert t.shape == change.shape == made.iq.shape[1:]
     wanted = session(path, LENGTH, events=events).activation["on 1"]
     np.testing.assert_allclose(t, wanted.t, rtol=1e-4)
-    image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii.gz")
+    image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii")
     np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, t)
     assert image.header.get_zooms()[:2] == pytest.approx((0.2, 0.1))
     # The change beside it, at the same places
-    effect = nibabel.load(out / "s_activation_on-1_stat-effect_statmap.nii.gz")
+    effect = nibabel.load(out / "s_activation_on-1_stat-effect_statmap.nii")
     np.testing.assert_array_equal(effect.get_fdata()[:, :, 0].T, change)
     np.testing.assert_allclose(change, wanted.change, rtol=1e-4)
     np.testing.assert_array_equal(effect.affine, image.affine)
     name = Path(report["output"]["activation_on-1_effect"]).name
-    assert name == "s_activation_on-1_stat-effect_statmap.nii.gz"
+    assert name == "s_activation_on-1_stat-effect_statmap.nii"
     described = json.loads((out / "s_activation_on-1_stat-effect_statmap.json").read_text())
     assert (described["Units"], described["TrialType"]) == ("%", "on 1")
     assert "Constant" in described["Baseline"]

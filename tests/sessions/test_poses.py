@@ -424,7 +424,7 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any, tmp_path: Path) 
     assert sidecar["BadBlocks"] == sidecar["InterpolatedBlocks"] == expected.tolist()
     # A sweep with a bad or missing block is an outlier; the motion is the mean over the positions.
     table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
-    outliers = table[["motion_outlier_00", "motion_outlier_01"]].to_numpy()
+    outliers = table[["motion_outlier00", "motion_outlier01"]].to_numpy()
     np.testing.assert_array_equal(outliers.T, np.eye(N_SWEEPS)[[4, N_SWEEPS - 1]])
     means = pd.DataFrame(found.blocks).groupby("sweep")["shift_z_mm"].mean()
     np.testing.assert_allclose(table["shift_z"], means, rtol=1e-6)

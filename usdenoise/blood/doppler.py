@@ -265,6 +265,11 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     return _velocity_image(cycles, acquisition)
 
 
+def aliasing_limit(stack: GriddedStack) -> float:
+    """Return the velocity, or Doppler frequency, of half a cycle per frame: larger ones alias."""
+    return float(_velocity_image(np.full(1, 0.5, np.float32), stack).values[0])
+
+
 def _velocity_image(cycles: NDArray[np.float32], stack: GriddedStack) -> FlowImage:
     """Return Doppler frequencies in cycles a frame in the unit that the scales of a stack allow."""
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from usdenoise.report.record import ModelReport, Report, SequenceRecord
 
 
+COUNT_S = 60.0
+"""Seconds between two lines on the progress of a stage where stderr is no terminal."""
+
+
 class Clock:
     """A clock that starts when it is made, and estimates the time that is left.
 
@@ -53,7 +57,7 @@ def duration(seconds: float) -> str:
 
 
 class Console:
-    """Messages on stderr at the level that -q and -v set, and a progress bar where stderr is a terminal.
+    """Messages on stderr at the level that -q and -v set, and a progress bar where it is a terminal, else lines at times.
 
     Parameters
     ----------
@@ -71,6 +75,7 @@ class Console:
         self._quiet = quiet > 0
         self._progress: rich.progress.Progress | None = None
         self._tasks: dict[Hashable, rich.progress.TaskID] = {}
+        self._label, self._counted_s = "", time.monotonic()
 
     @property
     def is_animated(self) -> bool:
@@ -93,8 +98,10 @@ class Console:
     def begin(self, label: str, total: int | None, key: Hashable = None) -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
 
-        It replaces the previous stage with the same key.
+        It replaces the previous stage with the same key. Without a terminal, only the stage without a key is shown.
         """
+        if key is None:
+            self._label = label
         if not self.is_animated:
             return
         if self._progress is None:
@@ -110,9 +117,12 @@ class Console:
         self._tasks[key] = self._progress.add_task(label, total=total, note="")
 
     def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
-        """Move the bar of a stage to step `done`, with a note behind it."""
+        """Move the bar of a stage to step `done`, with a note behind it; without a terminal, print the note at times."""
         if self._progress is not None and key in self._tasks:
             self._progress.update(self._tasks[key], completed=done, note=printable(note))
+        elif key is None and not self.is_animated and time.monotonic() > self._counted_s + COUNT_S:
+            self._counted_s = time.monotonic()
+            self.say(f"{self._label:<8}  {note}")
 
     def end(self, key: Hashable) -> None:
         """Remove the stage of a key."""
@@ -346,7 +356,7 @@ class JobView(Progress):
         self._console = console
         self._iterations = iterations
         self._clock: Clock | None = None
-        self._reads = False
+        self._reads = self._is_live = False
         self._said: set[str] = set()
 
     def stage(self, name: str) -> None:
@@ -374,11 +384,12 @@ class JobView(Progress):
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
     def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
-        """Show the state of a live session after a block: as a line, or in the progress bar if there is one."""
-        if self._console.is_animated:
-            self._console.begin(f"{number + 1} done  {words}", None)
-        else:
-            self._console.say(f"block {number} {name}  {words}")
+        """Show the state of a live session after a block."""
+        if not self._is_live:
+            self._is_live = True
+            self._console.begin("live", None)
+        self._console.advance(number + 1, f"{number + 1} done  {words}")
+        self._console.say(f"block {number} {name}  {words}", Console.DETAIL)
         if why:
             self._console.warn(f"{name or number} is bad: {why}")
         for sentence in remarks:

@@ -104,9 +104,9 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
 @flags.short_estimator_option
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
-@flags.flags_of(Output, "nifti")
+@flags.flags_of(Output, "nifti", "gzip")
 @flags.flags_of(JobOptions, "bids", "dask")
-@flags.flags_of(Display, "dynamic_range", "figure_formats")
+@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats", "dpi", "scale_bar_mm")
 @flags.messages
 def session(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Filter the blocks of a session, and make one time series of them.
@@ -156,8 +156,8 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
 @flags.reading_flags
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
-@flags.flags_of(Output, "nifti")
-@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats")
+@flags.flags_of(Output, "nifti", "gzip")
+@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats", "dpi", "scale_bar_mm")
 @flags.messages
 def model(series: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Map the activation, and follow regions, in a series of power images that exists.
@@ -197,8 +197,8 @@ _LONGEST_NAME = 22
 class BatchView:
     """A watcher of a batch.
 
-    It prints a line for each finished scan, on a terminal only for those that failed: there a bar counts the scans,
-    and below it are those that run. With --json each row is also printed on stdout.
+    It counts the scans, and prints a line for each one that failed or is doubtful, with -v for all. With --json each row is
+    also printed on stdout.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class BatchView:
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
-        self._total = len(rows)
+        self._total, self._clock = len(rows), Clock()
         self._console.begin("scans", self._total)
 
     def started(self, scan: "Scan") -> None:
@@ -243,10 +243,9 @@ class BatchView:
         if self._console.as_json:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
-        level = (
-            Console.WARNING if row.error else Console.DETAIL if self._console.is_animated else Console.NOTE
-        )
         is_complete = row.reason == "complete"
+        is_doubtful = bool(row.doubts) and not is_complete
+        level = Console.WARNING if row.error else Console.NOTE if is_doubtful else Console.DETAIL
         how = row.reason if is_complete else f"{row.seconds:.1f} s" if row.seconds is not None else ""
         outcome = row.error or ", ".join(filter(None, (how, row.remark)))
         self._console.say(f"{row.status:<8}  {count}  {row.scan}  {outcome}".rstrip(), level)
@@ -286,7 +285,7 @@ class BatchView:
 @flags.flags_of(JobOptions, "overwrite")
 @flags.flags_of(Output)
 @flags.flags_of(BatchOptions, "flat")
-@flags.flags_of(Display, "dynamic_range")
+@flags.flags_of(Display, "dynamic_range", "color_map", "dpi", "scale_bar_mm")
 @flags.flags_of(JobOptions, "memory", "dask")
 @flags.messages
 def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:

@@ -121,10 +121,11 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
         else:
             text = value if isinstance(value, str) else f"{value:g}"
         yield name, f"{text}  ({description.metadata.sources[name]})"
-    for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
-        is_known = name in description.metadata.values or name in description.metadata.ignored
-        if description.chosen is not None and not is_known:
-            yield name, f"unknown; give {flag}"
+    known = {*description.metadata.values, *description.metadata.ignored}
+    for name in sorted({"frame_rate_hz", "spacing_mm"} - known) if description.chosen is not None else ():
+        yield name, f"unknown; give {FLAGS[name]}"
+    for words, scale, given in description.possible_scales:
+        yield "possible scale", f"{words}: {FLAGS[scale]} {given}"
     for name, reason in description.metadata.ignored.items():
         yield name, reason
     for note in description.notes:

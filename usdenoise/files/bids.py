@@ -40,7 +40,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
     -----
     Control characters in a text are escaped as in a Python string, and so are the bytes of a file name that is not UTF-8.
     A text that begins with =, +, - or @ gets an apostrophe in front, because a spreadsheet would take it for a formula.
-    Numbers stay as they are.
+    Numbers, also in text, stay as they are.
     """
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
@@ -55,24 +55,27 @@ def tsv_text(columns: Mapping[str, NDArray[np.generic]]) -> str:
     Parameters
     ----------
     columns : mapping
-        Name -> (n,) array of numbers or of texts, in which control characters are escaped as in :func:`csv_text`.
+        Name -> (n,) array of numbers or of texts, which are written as by :func:`csv_text`. In the column "file", by which
+        programs look for files, a text may begin with any letter.
     """
-    cells = [[_tsv_cell(value) for value in values.tolist()] for values in columns.values()]
+    cells = [
+        [_tsv_cell(cell, name != "file") for cell in column.tolist()] for name, column in columns.items()
+    ]
     lines = ["\t".join(columns), *("\t".join(row) for row in zip(*cells, strict=True))]
     return "\n".join(lines) + "\n"
 
 
-def _tsv_cell(value: str | float) -> str:
-    return (
-        (_escaped(value) or "n/a") if isinstance(value, str) else "n/a" if value != value else f"{value:.8g}"
-    )
+def _tsv_cell(value: str | float, is_shown: bool = False) -> str:
+    if isinstance(value, str):
+        return str(_cell(value) if is_shown else _escaped(value)) or "n/a"
+    return "n/a" if value != value else f"{value:.8g}"
 
 
 def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = _escaped(value)
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+    return f"'{text}" if re.match(r"[=@]|[+-](?![\d.]+(e[+-]?\d+)?$)", text) else text
 
 
 def _escaped(text: str) -> str:
@@ -439,7 +442,7 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
     with locked(root, _QUALITY, _TABLE_WAIT_S):
         columns, rows = quality_table(root)
         for image in images:
-            label = image.name.removesuffix("_pwd.nii.gz")
+            label = image.name.partition("_pwd.nii")[0]
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
             place = image.absolute().relative_to(root.absolute()).as_posix()
             before = rows.pop(str(image.absolute()), None) or rows.get(place, {})

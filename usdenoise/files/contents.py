@@ -12,7 +12,7 @@ from usdenoise.errors import InputError, NoStackError, UnreadableError, Usdenois
 from usdenoise.files.stored import StoredArray, joined, paired, without_axes
 from usdenoise.stack.geometry import StoredForm, dropped_axes, shape_text
 from usdenoise.stack.labels import Found
-from usdenoise.stack.metadata import interpret
+from usdenoise.stack.metadata import interpret, is_known
 
 
 def check_kind(path: Path) -> None:
@@ -96,6 +96,16 @@ def unreadable(path: Path, error: OSError) -> UnreadableError:
 
 MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
 """Most numbers and characters of an array that counts as metadata: four numbers are one for each axis."""
+
+MOST_ITEMS = 1000
+"""Most items that are all listed, or searched for marks and metadata: opening 20,000 takes seconds, and most of them are
+results of other programs."""
+
+
+def known_first(names: Iterable[str]) -> Iterator[str]:
+    """Yield the first MOST_ITEMS names of a file, and of the others those of axes and scales."""
+    return (name for number, name in enumerate(names) if number < MOST_ITEMS or is_known(name))
+
 
 STRUCTS = ("UF", "PData")
 """Structs of MATLAB in which PALA keeps the scales of a stack."""

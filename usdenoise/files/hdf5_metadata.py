@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS
+from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, MOST_ITEMS, STRUCTS, known_first
 from usdenoise.files.hdf5_arrays import (
-    MOST_ITEMS,
     SCALES_OF_AXES,
     UNREADABLE,
     Item,
@@ -202,10 +201,10 @@ def text_attribute(item: Item, name: str) -> str:
 
 
 def _stored_attributes(item: Item, every: bool, only: str | None = None) -> Iterator[tuple[str, object]]:
-    for name in item.attrs:
+    for name in known_first(item.attrs) if only is None else [only]:
         try:
             # References between arrays and their dimension scales are in a heap, and do not describe the stack.
-            if not isinstance(name, str) or only not in (None, name) or name.startswith(_SCALES):
+            if not isinstance(name, str) or name.startswith(_SCALES):
                 continue
             in_heap = item.attrs.get_id(name).dtype.hasobject
             if every or is_known(name) or not in_heap:

@@ -20,7 +20,7 @@ import numpy as np
 from usdenoise.errors import UnreadableError
 from usdenoise.files import matlab_reading
 from usdenoise.files.contents import Contents, Stack, arranged, describe_array, first_bytes, stacks_of
-from usdenoise.files.hdf5_arrays import check_readable, datasets, first_items, item_at, member, stored_array
+from usdenoise.files.hdf5_arrays import check_readable, datasets, item_at, items, member, stored_array
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
 from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
 from usdenoise.options import ReadOptions
@@ -116,7 +116,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
         if not kind:
             arrays[name] = array
     special: list[Stack] = []
-    for name, (array, parts) in matlab_reading.cells(file, by_path).items():
+    for name, (array, parts) in matlab_reading.cells(file, by_path if is_matlab else {}).items():
         every[name] = describe_array(array)
         arrays[name] = array
         is_cell = name in by_path and matlab_reading.special_class(by_path[name]) == "cell"
@@ -166,7 +166,7 @@ def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
     """
     found: list[Stack] = []
     names: set[str] = set()
-    for group in first_items(file):
+    for group in items(file):
         if not isinstance(group, h5py.Group) or text_attribute(group, "class") != "uff.beamformed_data":
             continue
         data = member(group, "data")

@@ -40,15 +40,6 @@ class _Header:
     fields: dict[int, NDArray[np.float64]]
 
 
-def frames_a_block(path: Path) -> int | None:
-    """Return the frames of each block of a recording of several blocks; None for any other file."""
-    try:
-        header = _read_header(path) if is_iconeus(path) else None
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError):
-        return None
-    return header.shape[0] if header is not None and header.n_blocks > 1 else None
-
-
 def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
     """Open a recording; return None for a file of another format.
 
@@ -99,6 +90,8 @@ def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
         notes.append(
             f"{n_blocks} of {header.n_blocks} blocks are complete: the recording stopped, or its copy is truncated"
         )
+    if (extra := held - header.n_blocks * block_bytes) > 0:
+        notes.append(f"the recording has {extra} bytes more than its header specifies; they are not read")
     stack = Stack(
         "iq",
         array,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.stack.data_arrays import grid_attributes, positions, slice_thickness_mm
 from usdenoise.stack.geometry import GriddedStack, in_axes, picture_axes
 
@@ -105,7 +105,7 @@ def write_nifti(
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
 ) -> dict[str, object]:
-    """Write power images as gzipped NIfTI, and return the fields of its sidecar.
+    """Write power images as NIfTI, gzipped if the suffix is .gz, and return the fields of its sidecar.
 
     The time step is the usual interval between the starts of windows, and for a single image the duration of its
     frames. A single image of unknown duration has no axis of time.
@@ -186,7 +186,7 @@ def write_nifti(
 
 
 def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, name: str = "t") -> None:
-    """Write a map of t, F or an effect as gzipped NIfTI; a 2-D one is a slice.
+    """Write a map of t, F or an effect as NIfTI, as :func:`write_nifti` does; a 2-D one is a slice.
 
     Parameters
     ----------
@@ -227,11 +227,37 @@ def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bo
     return image, grid["voxel_to_world_units"] == "mm"
 
 
+def read_nifti(path: Path, axes: str) -> tuple[NDArray[np.generic], str]:
+    """Return the values of a NIfTI file with the axes of the files that are written here, and the order of its axes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    axes : str
+        Letters of the spatial axes of the stack. An axis of length 1 that the stack has not is dropped.
+
+    Raises
+    ------
+    InputError
+        If its axes have another order or direction.
+    OptionError
+        If nibabel is not installed.
+    """
+    nibabel = import_nibabel()
+    image = nibabel.load(path)
+    if nibabel.aff2axcodes(image.affine) != ("R", "A", "S"):
+        problem = f"the axes of {path} are not lateral, depth and elevation with rising positions"
+        raise InputError(problem, remedy="draw it over the NIfTI file of a result, or give a .npy file")
+    values = np.asarray(image.dataobj)
+    dropped = [at for at, n in enumerate(values.shape) if n == 1 and at < 3 and _ORDER[at] not in axes]
+    return values.squeeze(tuple(dropped)), "".join(letter for letter in _ORDER if letter in axes)
+
+
 def _write(path: Path, image: Any) -> None:
-    # nibabel would choose the format by the suffix, and `path` has a temporary name. An empty name and time 0
-    # in the gzip header give the same bytes for the same sequence.
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, 0) as file:
-        file.write(image.to_bytes())
+    content = image.to_bytes()
+    # Time 0 in the gzip header gives the same bytes for the same sequence.
+    path.write_bytes(gzip.compress(content, 6, mtime=0) if path.suffix.lower() == ".gz" else content)
 
 
 def import_nibabel() -> Any:

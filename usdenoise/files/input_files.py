@@ -95,15 +95,18 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
     if path.name.startswith(".") or _is_result(path, folder):
         return False
     if not patterns:
-        return is_folder or path.suffix.lower() in SUFFIXES or is_iconeus(path)
+        # An archive is listed, so that the reason why it is not read is given, unless what was in it is beside it.
+        inner = path.with_name(re.sub(r"(\.(zip|tar|gz|tgz))+$", "", path.name, flags=re.IGNORECASE))
+        is_archive = inner.suffix.lower() in (*SUFFIXES, ".zarr") and not os.path.lexists(inner)
+        return is_folder or path.suffix.lower() in SUFFIXES or is_iconeus(path) or is_archive
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 
 
 def _is_result(path: Path, folder: Path) -> bool:
     """Return whether an earlier run wrote a file: results of a scan, or stacks of a batch outside a `folder` of stacks."""
-    above = path.parent
-    if above.name == STACKS and above != folder and (above.parent / BATCH_RECORD).exists():
+    between = [folder / above for above in path.relative_to(folder).parents][:-1]
+    if any(above.name == STACKS and (above.parent / BATCH_RECORD).exists() for above in between):
         return True
     stem, mark, _ = path.stem.rpartition("_sequence" if path.stem.endswith("_sequence") else "_denoised")
     return bool(mark) and os.path.exists(path.with_name(f"{stem}_report.json"))

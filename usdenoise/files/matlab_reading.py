@@ -20,9 +20,11 @@ from usdenoise.files.contents import (
     check_compression,
     describe_array,
     first_bytes,
+    known_first,
     stacks_of,
 )
-from usdenoise.files.hdf5_arrays import UNREADABLE, Item, first_items, member, stored_array
+from usdenoise.files.hdf5_arrays import UNREADABLE, Item, items, member, stored_array
+from usdenoise.files.input_files import FEW_BYTES
 from usdenoise.files.stored import (
     Dtype,
     StoredArray,
@@ -37,7 +39,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.labels import Found
-from usdenoise.stack.metadata import is_known
+from usdenoise.stack.metadata import is_known, scale_numbers
 
 HEADER_BYTES = 128
 _MATRIX, _COMPRESSED = 14, 15
@@ -146,7 +148,7 @@ MOST_NESTED = 8
 
 def is_matlab(file: h5py.File) -> bool:
     """Check whether a file is laid out as MATLAB writes it: axes are reversed, and structs are groups."""
-    return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in first_items(file))
+    return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in items(file))
 
 
 def special_class(dataset: h5py.Dataset) -> str | None:
@@ -169,7 +171,7 @@ def special_class(dataset: h5py.Dataset) -> str | None:
 def cells(
     file: h5py.File, datasets: Mapping[str, h5py.Dataset]
 ) -> dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]]:
-    """Return the cells and arrays of structs of a file whose elements can be concatenated.
+    """Return the cells and arrays of structs of a file of MATLAB whose elements can be concatenated.
 
     Returns
     -------
@@ -195,7 +197,7 @@ def cells(
         if whole is not None:
             cell_arrays[name] = (whole, tuple(elements))
 
-    for name, dataset in datasets.items() if is_matlab(file) else ():
+    for name, dataset in datasets.items():
         # Types that NumPy does not have may be elsewhere
         if name.startswith("#refs#") or not 0 < (dataset.size or 0) <= MOST_CELLS:
             continue
@@ -309,17 +311,19 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
 
 
 def _scales_beside(path: Path) -> Found:
-    """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
+    """Return the fields of the structs UF and PData (PALA) and of small structs, and the small variables of the file."""
     from scipy.io import loadmat, whosmat
 
     entries: dict[str, tuple[object, str]] = {}
-    small = [
+    in_file = elements(path)
+    small = (
         name
-        for name, shape, kind in whosmat(str(path))
-        if int(np.prod(shape, dtype=object)) <= (MAX_TEXT if kind == "char" else MAX_METADATA_ITEMS)
-        and (kind not in ("cell", "struct") or name in STRUCTS)
-    ]
-    for name in small:
+        for position, (name, shape, kind) in enumerate(whosmat(str(path)))
+        # A cell is none.
+        if int(np.prod(shape, dtype=object)) <= {"char": MAX_TEXT, "cell": -1}.get(kind, MAX_METADATA_ITEMS)
+        and (kind != "struct" or name in STRUCTS or in_file[position].n_bytes <= FEW_BYTES)
+    )
+    for name in known_first(small):
         try:
             value = loadmat(str(path), variable_names=[name], squeeze_me=True).get(name)
         except Exception as error:
@@ -329,7 +333,9 @@ def _scales_beside(path: Path) -> Found:
             continue
         if isinstance(value, np.ndarray) and value.dtype.names:
             for member in value.dtype.names if value.size == 1 else ():
-                entries[member] = (value[member][()], f"variable {name}.{member}")
+                if name in STRUCTS or scale_numbers(value[member][()]):
+                    key = member if name in STRUCTS else f"{name}/{member}"
+                    entries[key] = (value[member][()], f"variable {name}.{member}")
         else:
             entries[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
     return entries

@@ -154,7 +154,7 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
 
 def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]) -> list[str]:
     lost = []
-    for item in items(source):
+    for item in items(source, source):
         name = item.name.strip("/")
         if name in skipped or _is_own_variable(name):
             continue

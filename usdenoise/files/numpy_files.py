@@ -89,6 +89,8 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
     if not first_bytes(path).startswith((b"PK\x03\x04", b"PK\x05\x06")) or path.suffix.lower() == ".zip":
         return None
     with np.load(path) as archive:
+        if not any(member.endswith(".npy") for member in archive.zip.namelist()):
+            return None
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[object, str]] = {}

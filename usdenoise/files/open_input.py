@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -17,8 +18,8 @@ from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, 
 from usdenoise.files.contents import Contents, Stack, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import FrameNumbers, FrameReader, OnPart, frame_slice, storage_dtype
-from usdenoise.files.stored import Dtype, n_selected
-from usdenoise.frames.data_checks import guess_axes, time_is_last
+from usdenoise.files.stored import Dtype, in_a_row, n_selected
+from usdenoise.frames.data_checks import axes_with_time, guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import reading_options
@@ -143,7 +144,9 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
                 ) from error
             is_missing = isinstance(error, FileNotFoundError)
             reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
-            raise UnreadableError(f"{path} {reason}; check the path") from error
+            is_address = re.match(r"\w\w+:/", str(path))
+            remedy = "it is an address: download it, and give the copy" if is_address else "check the path"
+            raise UnreadableError(f"{path} {reason}; {remedy}") from error
         if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         for reader, damaged in READERS.items():
@@ -170,6 +173,8 @@ def _of_no_format(path: Path, head: bytes) -> InputError:
         return UnreadableError(
             f"{path} is a pointer of Git LFS without its content; fetch it with `git lfs pull`"
         )
+    if re.match(rb"PK\x03\x04|\x1f\x8b\x08|.{257}ustar", head, re.DOTALL):
+        return InputError(f"{path} is an archive (ZIP, tar or gzip); unpack it, and give what was in it")
     is_alone = path.suffix.lower() == ICONEUS
     needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if is_alone else ""
     return InputError(
@@ -192,8 +197,10 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     """
     with guard(path, contents.damaged):
         stack = choose(contents, read_options.dataset, str(path))
-        metadata, array = interpret(stack.metadata()), stack.array
-        array.check()
+        metadata = interpret(stack.metadata())
+        stack.array.check()
+        stack, metadata, read_options = _in_blocks(stack, metadata, read_options)
+        array = stack.array
     guarded = guard(path, contents.damaged)
     fill, written = array.fill and guarded(array.fill), array.written and guarded(array.written)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill, written=written))
@@ -217,6 +224,22 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
         slabs = (stack.array.at(slow, number) for number in (0, stack.array.shape[slow] // 2))
         check_not_power(slabs, f"'{stack.name}' in {path}", "name it with {dataset}")
     return stack, metadata
+
+
+def _in_blocks(
+    stack: Stack, metadata: Metadata, read_options: ReadOptions
+) -> tuple[Stack, Metadata, ReadOptions]:
+    """Return a stack whose blocks, along an axis b, are in a row along t, and its axes without b where they are from."""
+    axes, shape = read_options.axes or metadata.values.get("axes", ""), stack.array.shape
+    if not {*"bt"} < {*axes} or len(axes) != len(shape):
+        return stack, metadata, read_options
+    block, time, others = axes.index("b"), axes.index("t"), axes.replace("b", "", 1)
+    layout = ", ".join(filter(None, (stack.layout, f"{shape[block]} blocks of {shape[time]} frames")))
+    length = shape[time] if shape[block] > 1 else None
+    stack = replace(stack, array=in_a_row(stack.array, block, time), layout=layout, block_frames=length)
+    if read_options.axes is not None:
+        return stack, metadata, replace(read_options, axes=others)
+    return stack, replace(metadata, values={**metadata.values, "axes": others}), read_options
 
 
 def _with_axes(metadata: Metadata, stack: Stack, path: Path, read_options: ReadOptions) -> Metadata:
@@ -433,10 +456,11 @@ class Input:
         stack, sources = self.stack, self.metadata.sources
         assumptions = [*stack.assumptions]
         if sources["axes"] in ("assumed", "the data"):
+            others = axes_with_time(self._time, len(self.axes))[1:]
             why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; "
-                "set the axes if this is wrong"
+                f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; the data do "
+                f"not tell it from {', '.join(others)}: set the axes if this is wrong"
             )
         if stack.array.dtype.kind != "c":
             assumptions.append(

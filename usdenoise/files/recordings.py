@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Unpack
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import Candidate
+from usdenoise.files.contents import MAX_METADATA_ITEMS, Candidate, guard, known_first
 from usdenoise.files.input_files import check_unchanged
 from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, StoredFile, open_contents, open_input, pick
@@ -25,7 +25,10 @@ from usdenoise.options.job_options import shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, ProcessLocal, Recording, chunk_edges
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.metadata import Metadata
+from usdenoise.stack.metadata import Metadata, possible_scales
+
+MOST_SHOWN = 20
+"""Most scalars of a file that are shown as possible scales."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class FileDescription:
         Axes and scales of the chosen one.
     notes : tuple of str
         Assumptions about the layout of the chosen one; none by default.
+    possible_scales : tuple of tuple of str
+        At most MOST_SHOWN scalars of the file, as by :func:`usdenoise.stack.metadata.possible_scales`; none by default.
     """
 
     path: str
@@ -57,6 +62,7 @@ class FileDescription:
     problem: InputError | None = None
     metadata: Metadata = field(default_factory=Metadata)
     notes: tuple[str, ...] = ()
+    possible_scales: tuple[tuple[str, str, str], ...] = ()
 
 
 @shows_options
@@ -167,7 +173,16 @@ def describe(path: str | Path, **options: object) -> FileDescription:
             stack, metadata = pick(contents, path, read_options)
         except InputError as error:
             return replace(description, problem=error)
-        return replace(description, chosen=stack.candidate, metadata=metadata, notes=stack.assumptions)
+        description = replace(description, chosen=stack.candidate, metadata=metadata, notes=stack.assumptions)
+        scalars = {**metadata.attributes}
+        for name in known_first(contents.arrays):
+            array = contents.arrays[name]
+            if np.prod(array.shape, dtype=object) <= MAX_METADATA_ITEMS and array.dtype.kind in "fiu":
+                with suppress(InputError), guard(path, contents.damaged):
+                    array.check()
+                    scalars[name] = array.everything()
+        possible = islice(possible_scales(metadata, scalars), MOST_SHOWN)
+        return replace(description, possible_scales=tuple(possible))
 
 
 @dataclass(frozen=True)

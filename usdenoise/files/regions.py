@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.contents import check_kind, guard
-from usdenoise.sessions.regions import Region, check_region_names
+from usdenoise.files.images import read_nifti
+from usdenoise.sessions.regions import Region, check_region_names, parts_of
 from usdenoise.stack.data_arrays import is_data_array, to_data_array
 from usdenoise.stack.geometry import Geometry, canonical_axes, in_axes, picture_axes, shape_text
 
-Mask = NDArray[np.bool_]
-"""True at the pixels of a region."""
+Mask = NDArray[np.generic]
+"""True or a label at the pixels of regions, 0 or NaN elsewhere."""
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
@@ -67,7 +68,7 @@ def _region_of(definition: Any, geometry: Geometry) -> Mask:
 
 
 def region(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]) -> Mask:
-    """Return the mask of a region, True at its pixels.
+    """Return the mask of a region, or the labels of a mask image.
 
     Parameters
     ----------
@@ -84,7 +85,8 @@ def region(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str
 
     Returns
     -------
-    boolean array of shape `shape`
+    array of shape `shape`
+        0 or False outside the region.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def region(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str
         if _form(text)[0]
         else read_mask(text, shape, axes)
     )
-    if not mask.any():
+    if not np.nan_to_num(mask).any():
         raise OptionError(
             f"region '{text}' holds no pixel of the {shape_text(sizes)} image ({order}); check its numbers"
         )
@@ -172,13 +174,13 @@ def _drawn(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str
 
 
 def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> Mask:
-    """Read a mask from an image file, drawn over a picture or a TIFF of a result, or from an array of a .npy file.
+    """Read a mask or labels from an image that is drawn over a picture or a TIFF of a result, NIfTI, or a .npy file.
 
     Parameters
     ----------
     path : str or Path
         PNG, TIFF or other image file with depth downwards, lateral to the right, and elevation in pages, whatever the order
-        of the axes of the stack; or .npy file with the axes of the stack. Pixels that are not 0 belong to the mask.
+        of the axes of the stack; NIfTI with the axes of our images; or .npy file with the axes of the stack.
     shape : tuple of int
         Shape of the images.
     axes : str
@@ -186,35 +188,85 @@ def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> Mask:
 
     Returns
     -------
-    boolean array of shape `shape`
-        True at the pixels of the mask.
+    array of shape `shape`
+        0 or NaN outside the mask, as for :func:`usdenoise.sessions.regions.parts_of`.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or its array has another shape.
+        If the file cannot be read, its array has another shape, or a coloured picture has no grey pixel.
     """
-    import imageio.v3 as iio
-
-    check_kind(Path(path))
-    numpy = Path(path).suffix.lower() == ".npy"
+    path, order, suffix = Path(path), picture_axes(axes), Path(path).suffix.lower()
+    check_kind(path)
     # Libraries raise errors of many types on a damaged image.
-    with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
-        # The pages of a volume, or the first one
-        pages: Any = ... if len(shape) == 3 else 0
-        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, index=pages, plugin="pillow")
-        if image.dtype.kind not in "biufc":
+    with guard(path, "cannot be read as a mask; give an image, NIfTI or a .npy file of numbers"):
+        if suffix == ".npy":
+            image, order = np.load(path, allow_pickle=False), axes
+        elif suffix == ".nii" or path.name.lower().endswith(".nii.gz"):
+            image, order = read_nifti(path, axes)
+        else:
+            image = _read_picture(path, has_pages=len(shape) == 3)
+        if image.dtype.kind not in "biuf":
             raise TypeError(image.dtype)
-    if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
-        # The last channel is opacity, which is not part of the mask.
-        image = image[..., :-1]
-    if image.ndim == len(shape) + 1:
-        image = image.any(axis=-1)
-    order = axes if numpy else picture_axes(axes)
     wanted = tuple(shape[axes.index(letter)] for letter in order)
     if image.shape != wanted:
         raise InputError(
             f"the mask {path} has shape {image.shape} and the images {wanted} ({order}); "
             "draw it over an image of that shape"
         )
-    return in_axes(np.nan_to_num(image) != 0, order, axes)
+    return in_axes(image, order, axes)
+
+
+_PHOTOMETRIC = 262
+"""Tag of TIFF that is 0 where the look-up table is inverted."""
+
+_LOSSY = ("JPEG", "MPO", "JPEG2000")
+"""Formats that change the values of pixels, by their names in Pillow."""
+
+
+def _read_picture(path: Path, has_pages: bool) -> NDArray[np.float64]:
+    """Return the pages of a drawing as one number for each pixel, or its first page; 0 outside what is drawn."""
+    from PIL import Image, ImageSequence
+
+    with Image.open(path) as picture:
+        tags: Mapping[int, Any] = getattr(picture, "tag_v2", {})
+        pages = ImageSequence.Iterator(picture) if has_pages else [picture]
+        values = np.stack([_drawn_values(page) for page in pages])
+    if picture.format in _LOSSY:
+        values = (values >= values.max() / 2).astype(np.float64)
+    highest = values.max()
+    # Writers differ in whether an inverted table shows the region white or black: most pixels are the background.
+    if tags.get(_PHOTOMETRIC) == 0 and 2 * np.median(values) > highest:
+        values = highest - values
+    return values if has_pages else values[0]
+
+
+def _drawn_values(page: Any) -> NDArray[np.float64]:
+    """Return a number for each pixel of a picture of Pillow: label, grey level, opacity, or colour against grey."""
+    if "transparency" in page.info or page.mode in ("PA", "CMYK", "YCbCr", "LAB", "HSV"):
+        page = page.convert("RGBA")
+    values = np.asarray(page, np.float64)
+    if page.mode == "P":
+        # The numbers of a palette are labels, unless its colours are drawn over greys.
+        numbers, palette = np.asarray(page), np.reshape(page.getpalette(), (-1, 3)).astype(np.float64)
+        is_color = np.ptp(palette[np.unique(numbers)], axis=1) > 0
+        n_colors, n_greys = np.count_nonzero(is_color), np.count_nonzero(~is_color)
+        if 0 < n_colors < n_greys or (n_greys and np.ptp(palette[0]) and not numbers.all()):
+            values = palette[numbers]
+    if values.ndim == 2:
+        return values
+    if page.mode in ("LA", "RGBA"):
+        opacity, values = values[..., -1], values[..., :-1]
+        if np.ptp(opacity) and not np.ptp(values[opacity > 0], axis=0).any():
+            return opacity
+        values = values * (opacity > 0)[..., None]
+    strength = np.ptp(values, axis=-1)
+    if not strength.any():
+        return values[..., 0]
+    if strength.all():
+        raise InputError("every pixel of the mask is coloured; draw it over a grey picture")
+    if len(np.unique(strength)) > 2 and "" in parts_of(strength):
+        return np.asarray(strength, np.float64)
+    # One label for each colour, in the order of red, green and blue
+    codes = values @ (1 << 16, 1 << 8, 1) * (strength > 0)
+    return np.asarray(np.unique(codes, return_inverse=True)[1].reshape(strength.shape), np.float64)

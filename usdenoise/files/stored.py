@@ -317,6 +317,27 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
     return StoredArray(shape, dtype, read, axis, chunks, written=written, check=check)
 
 
+def in_a_row(array: StoredArray, outer: int, inner: int) -> StoredArray:
+    """Return the array without its axis `outer`: its entries follow each other along the axis `inner`."""
+    written = array.written_along(outer)
+
+    def entry(number: int) -> StoredArray:
+        # An entry that is not written in full is missing.
+        one = replace(
+            array,
+            shape=(*array.shape[:outer], 1, *array.shape[outer + 1 :]),
+            read=lambda index: array.read(
+                (*index[:outer], slice(number, number + 1, 1), *index[outer + 1 :])
+            ),
+            fill=None,
+            written=lambda axis: np.full(array.shape[axis], written[number]),
+            check=lambda: None,
+        )
+        return without_axes(one, [outer])
+
+    return concatenated([entry(number) for number in range(array.shape[outer])], inner - (inner > outer))
+
+
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
     """Return the array with one axis split into two of the given lengths, the second of them the faster one."""
     fast = lengths[1]

@@ -2,8 +2,9 @@
 
 import json
 import logging
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError
-from usdenoise.files.contents import Contents, describe_array, stacks_of
+from usdenoise.files.contents import Contents, describe_array, known_first, stacks_of
 from usdenoise.files.input_files import is_zarr
 from usdenoise.files.stored import OWN_FILL, PACKING, StoredArray, grid_of, unpacked
 from usdenoise.options import ReadOptions
@@ -57,10 +58,7 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
     try:
         root = zarr.open(str(path), mode="r")
         group = None if isinstance(root, zarr.Array) else root
-        members = {"iq": root}
-        if group is not None:
-            every = group.members(max_depth=8)
-            members = {name: item for name, item in every if isinstance(item, zarr.Array)}
+        members = {"iq": root} if group is None else dict(_arrays(group, path))
     except Exception as error:
         # Of zarr or of numcodecs
         if type(error).__name__ != "UnknownCodecError":
@@ -74,6 +72,20 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
 
     metadata = partial(_nearby, group, members, arrays)
     return Contents("Zarr", stacks_of(arrays, read_options.n_axes, metadata), every, arrays)
+
+
+def _arrays(group: "zarr.Group", folder: Path) -> "Iterator[tuple[str, ZarrArray]]":
+    """Yield the names and the arrays of a group and its subgroups, each group once, whatever links lead to it."""
+    visited = set[str]()
+    waiting: list[tuple[str, Any]] = [("", group)]
+    for place, owner in waiting:
+        own = os.path.realpath(folder / place)
+        for name, item in owner.members() if own not in visited else ():
+            if isinstance(item, type(group)):
+                waiting.append((f"{place}{name}/", item))
+            else:
+                yield place + name, item
+        visited.add(own)
 
 
 def import_zarr(path: Path | None = None) -> "ModuleType":
@@ -115,8 +127,7 @@ def _stored(path: Path, array: "ZarrArray") -> StoredArray:
         written=partial(_written, path, array),
         check=partial(_check_stored, path, array),
     )
-    attributes = dict(array.attrs)
-    packing = {name: attributes[name] for name in PACKING if name in attributes}
+    packing = {name: array.attrs[name] for name in PACKING if name in array.attrs}
     return unpacked(stored, {OWN_FILL: array.fill_value, **packing})
 
 
@@ -202,7 +213,8 @@ def _labels(
 
 def _attributes(owner: "ZarrArray | zarr.Group") -> dict[str, object]:
     """Return the attributes of an array or group, with lists as arrays, but those of lists of several lengths."""
-    attributes: dict[str, object] = dict(owner.attrs)
+    stored = owner.attrs.asdict()
+    attributes: dict[str, object] = {name: stored[name] for name in known_first(stored)}
     for key, value in attributes.items():
         if isinstance(value, list):
             with suppress(ValueError):

@@ -6,6 +6,7 @@ Neighbours along time are most alike, and the slices along it have the lowest ra
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
 from typing import TypeVar
 
 import numpy as np
@@ -462,14 +463,17 @@ def rounding_doubt(step: float, n_parts: int, noise_power: float) -> tuple[str, 
     )
 
 
-def order_of(
-    frames: Numbers, axes: str, shape: Sequence[int]
-) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """Return the letter of the axis that is time by the tissue, None if that is not clear, and doubts about the order.
+def axes_with_time(position: int, n_axes: int) -> list[str]:
+    """Return the axis letters of a stack with time at a position, in each order of space, which data do not tell."""
+    orders = map("".join, permutations("zxy"[: n_axes - 1]))
+    return [f"{letters[:position]}t{letters[position:]}" for letters in orders]
 
-    The doubts are why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
-    `axes`: another axis is like time, such as blocks or ensembles. `frame-order`: each frame is there several times.
+def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
+
+    `axes`: another axis is time by the tissue, or like time, such as blocks or ensembles. `frame-order`: each frame is there
+    several times.
 
     Parameters
     ----------
@@ -483,13 +487,21 @@ def order_of(
     x = frames[:SOME_FRAMES, spread_rows(frames.shape[1], FEW_PIXELS)]
     x = np.where(np.isfinite(x), x, 0)
     if len(x) < 4 or not x.any():
-        return None, ()
-    doubts, time, letters = [], None, canonical_axes(axes)[:-1]
+        return ()
+    doubts, letters = list[tuple[str, str]](), canonical_axes(axes)[:-1]
     if min(shape) > 1:
         lengths, side = (len(frames), *shape), round(MIDDLE_PIXELS ** (1 / len(shape)))
         middle = _middle(lengths, [SOME_FRAMES] + [side] * len(shape))
         scores = unlikeness_and_rank(np.abs(frames.reshape(lengths)[middle]))
         time = time_by(dict(zip("t" + letters, scores, strict=True)), MOST_UNLIKE, MOST_RANK)
+        if time not in (None, "t"):
+            named = [f"'{order}'" for order in axes_with_time(axes.index(str(time)), len(axes))]
+            blocks = "; an axis of blocks, such as packets, is b" * (len(letters) > 2)
+            sentence = (
+                f"the axes look wrong: the stack was read as '{axes}'; the data suggest {', '.join(named[:-1])} or "
+                f"{named[-1]}, and do not tell which axis is depth{blocks}"
+            )
+            doubts.append(("axes", sentence))
         # Another axis is alike, too
         (unlike, rank), *others = scores
         most = max(CLEARLY * unlike, AS_UNLIKE * max(other for other, _ in others))
@@ -506,7 +518,7 @@ def order_of(
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
         doubts.append(("frame-order", f"each frame is there {n} times: read each once (frames 0::{n})"))
-    return time, tuple(doubts)
+    return tuple(doubts)
 
 
 def periodic_doubt(frames: Numbers) -> tuple[str, str] | None:

@@ -30,7 +30,7 @@ from usdenoise.report.pages import COMPLETE, Row, Status
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
-from usdenoise.system.text import printable, requested, short_stem, software, to_json
+from usdenoise.system.text import alike, printable, requested, short_stem, software, to_json
 
 COMMON_SCANS = 32
 """Scans, spread over a batch, whose cutoffs name the common one: up to twice as many, and all of a small batch. If a
@@ -78,27 +78,29 @@ def _changes(before: object, now: object, name: str = "") -> Iterator[str]:
         yield f"{name} {before} -> {now}"
 
 
-def _stack_links(folder: Path, scans: Iterable[Scan], output: Output) -> dict[Scan, Path]:
-    """Return the path of each filtered stack in the one folder of all stacks of a batch.
+def _stack_links(folder: Path, scans: Sequence[Scan], output: Output) -> tuple[dict[Scan, Path], set[Path]]:
+    """Return the path of each filtered stack in the folder of all stacks of a batch, and paths that earlier batches used.
+
+    If two stacks would have the same name in one folder, all stay in the tree of the batch.
 
     Raises
     ------
     OptionError
-        If scans write no stack, or two stacks would have the same name.
+        If scans write no stack.
     """
     if not output.stack:
         raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
     stacks = folder / BatchFile.STACKS
-    links = {scan: stacks / f"{short_stem(scan.path.stem)}{output_suffix(scan.path)}" for scan in scans}
-    named: dict[str, Scan] = {}
-    for scan, link_path in links.items():
-        other = named.setdefault(link_path.name.casefold(), scan)
-        if other is not scan:
-            raise OptionError(
-                f"{other.name} and {scan.name} would have the same name in one folder",
-                remedy="omit {flat}, or rename a file",
-            )
-    return links
+    flat = {scan: stacks / f"{short_stem(scan.path.stem)}{output_suffix(scan.path)}" for scan in scans}
+    # The folders of the scans differ, and with them these paths
+    tree = {
+        scan: (stacks / scan.folder.relative_to(folder)).with_name(
+            f"{short_stem(scan.folder.name)}{path.suffix}"
+        )
+        for scan, path in flat.items()
+    }
+    links = flat if len({alike(path.name) for path in flat.values()}) == len(flat) else tree
+    return links, {*flat.values(), *tree.values()} - {*links.values()}
 
 
 def _update_link(scan: Scan, link_path: Path, is_done: bool) -> None:
@@ -110,11 +112,11 @@ def _update_link(scan: Scan, link_path: Path, is_done: bool) -> None:
         except OSError:
             shutil.copy2(source, target)
 
-    stack = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
+    stack = scan.folder / f"{short_stem(scan.path.stem)}_denoised{link_path.suffix}"
     if not is_done:
         remove(link_path)
     elif stack.is_dir() or not link_path.exists() or not filecmp.cmp(stack, link_path):
-        link_path.parent.mkdir(exist_ok=True)
+        link_path.parent.mkdir(parents=True, exist_ok=True)
         remove(link_path)
         if stack.is_dir():
             shutil.copytree(stack, link_path, copy_function=link)
@@ -266,10 +268,13 @@ def plan_batch(
     """
     scans, job = _scans(paths, Path(folder), patterns), _complete(arguments)
     if common_cutoff:
-        rows = plan_batch(**_sample(scans, Path(folder), job), overwrite=overwrite).values()
-        if any(row.status != Status.DONE for row in rows):
+        sample = _sample(scans, Path(folder), job)
+        rows = plan_batch(**sample, overwrite=overwrite)
+        if sample["folder"] == Path(folder):
+            return rows
+        if any(row.status != Status.DONE for row in rows.values()):
             return {scan: scan_row(scan, Status.NOT_RUN, "its cutoff is not known yet") for scan in scans}
-        job = _with_cutoff(job, _common(rows))
+        job = _with_cutoff(job, _common(rows.values()))
     options = requested(**job)
     return {scan: decide(scan, options, overwrite) for scan in scans}
 
@@ -286,12 +291,15 @@ def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Seq
 
 
 def _sample(scans: Sequence[Scan], folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little."""
+    """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little.
+
+    If no more than that is requested, its folder is that of the batch.
+    """
     spread = spread_rows(len(scans), COMMON_SCANS)
     output = Output(stack=False, products=NO_PRODUCTS)
     return {
         "paths": [scans[number].path for number in spread],
-        "folder": folder / BatchFile.CUTOFFS,
+        "folder": folder if job["output"] == output else folder / BatchFile.CUTOFFS,
         "arguments": {**job, "options": replace(job["options"], low_cutoff="auto"), "output": output},
     }
 
@@ -349,10 +357,12 @@ def run_batch(  # noqa: PLR0913
         Whether all scans have one low cutoff, instead of the one in `arguments`; by default False. COMMON_SCANS scans,
         spread over all, are filtered with a cutoff of their own first, and
         :func:`usdenoise.clutter.clutter_cutoff.common_cutoff` follows from theirs. Their reports are in the folder
-        ``cutoffs`` of `folder`, a batch of its own.
+        ``cutoffs`` of `folder`, a batch of its own. If neither stacks nor pictures are requested, they are all: their
+        reports are in `folder`, and no scan is filtered with the common cutoff.
     flat : bool
         Whether the filtered stacks are also put into the folder ``stacks`` of `folder`, each under the name of its input,
-        and nothing else; by default False. They are hard links, or copies where the file system has none.
+        and nothing else; by default False. If names are the same, the tree of the input is mirrored there. They are
+        hard links, or copies where the file system has none.
     command : list of str, optional
         Command line of the batch, for the record.
     watcher : BatchWatcher, optional
@@ -368,7 +378,7 @@ def run_batch(  # noqa: PLR0913
     InputError
         If there are no scans.
     OptionError
-        With `flat`, if stacks are not written, or two would have the same name.
+        With `flat`, if stacks are not written.
     OutputError
         If the folder cannot be written, or another batch or session writes to it.
     KeyboardInterrupt
@@ -388,14 +398,18 @@ def run_batch(  # noqa: PLR0913
     """
     began, folder, watcher = time.monotonic(), Path(folder), watcher or NotebookWatcher()
     # The plan: without any scan, no folder is created
-    job, common = _complete(arguments), None
+    job, common, is_sample = _complete(arguments), None, False
     scans = _scans(paths, folder, patterns)
-    links = _stack_links(folder, scans, job["output"]) if flat else {}
+    links, earlier_links = _stack_links(folder, scans, job["output"]) if flat else ({}, set())
     if common_cutoff:
         sample = _sample(scans, folder, job)
         watcher.estimating(len(sample["paths"]))
-        common = _common(run_batch(**sample, jobs=jobs, dask=dask, overwrite=overwrite).rows)
-        job = _with_cutoff(job, common)
+        is_sample = sample["folder"] == folder
+        if is_sample:
+            paths, patterns, job = sample["paths"], (), sample["arguments"]
+        else:
+            common = run_batch(**sample, jobs=jobs, dask=dask, overwrite=overwrite, common_cutoff=True).common
+            job = _with_cutoff(job, common)
         if common is not None:
             watcher.chosen(common)
     rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
@@ -409,6 +423,8 @@ def run_batch(  # noqa: PLR0913
     with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
         try:
             watcher.planned(rows)
+            for path in earlier_links:
+                remove(path)
             for scan, row in rows.items():
                 scan.clear()
                 if row.status == Status.DONE:
@@ -444,6 +460,8 @@ def run_batch(  # noqa: PLR0913
                 f"{n_done} of {len(rows)} scans are done; the same command filters the remaining scans"
             )
             raise
+        if is_sample:
+            page.common = _common(rows.values())
         return batch.write(is_over=True)
 
 
@@ -537,7 +555,14 @@ def scans_side_by_side(
     jobs = jobs or max(1, min(threads, len(scans)))
     if jobs > 1:
         most, reading = arguments.get("memory") or math.inf, arguments["reading"]
-        needed = [min(most, expected_bytes(scan.path, reading, options.precision)) for scan in scans]
+        paths = [scan.path for scan in scans]
+        # A folder of blocks has files of one size. Their headers are the same, and reading each delays the first scan
+        sizes = [(path.suffix, os.path.getsize(path)) if os.path.isfile(path) else path for path in paths]
+        bytes_of = {
+            size: min(most, expected_bytes(path, reading, options.precision))
+            for size, path in dict(zip(sizes, paths, strict=True)).items()
+        }
+        needed = [bytes_of[size] for size in sizes]
         # Any of the scans may meet: the largest ones have to fit.
         needed.sort(reverse=True)
         free = available_bytes()

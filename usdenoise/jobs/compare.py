@@ -28,6 +28,7 @@ from usdenoise.report.charts import template
 from usdenoise.report.montages import montage_png
 from usdenoise.report.panels import shortened, suitable_range_db
 from usdenoise.report.record import input_record
+from usdenoise.sessions.regions import parts_of
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.text import plain, short_stem, software, to_json
 
@@ -371,7 +372,8 @@ def compare_file(
             source.check_unchanged()
         axes, pitches = acquisition.spatial_axes, acquisition.spacing_mm
         shape = acquisition.shape_in(axes)
-        masks = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
+        drawn = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
+        masks = {name: np.any([*parts_of(values).values()], axis=0) for name, values in drawn.items()}
         source_record = input_record(path, acquisition, acquisition.iq.shape)
         truth = read_truth(path, acquisition)
 

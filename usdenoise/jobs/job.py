@@ -21,10 +21,10 @@ from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
 from usdenoise.files.zarr_files import import_zarr
-from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import ModelReport
+from usdenoise.sessions.design import Event
 from usdenoise.system.resources import HELD_CHUNKS, ScanMemory, available_bytes, available_threads
 from usdenoise.system.text import distinct_names, plain_name, short_stem, to_json
 
@@ -65,8 +65,9 @@ class Job:
         The files of each position of the probe, if each has its own; empty (the default) otherwise.
     regions : mapping
         Name of each region of a session -> the region, as for :class:`usdenoise.Session`; none by default.
-    events : EventSource or None
-        The events of a session; None (the default) without any.
+    events : pair of sequences
+        The events of a session, and notes on them, as :func:`usdenoise.jobs.session_inputs.events_of` returns them; none
+        by default. A pipe can be read only once.
     notes : tuple of str
         Sentences for the report; none by default.
     is_model : bool
@@ -91,7 +92,7 @@ class Job:
     session: SessionOptions | None = None
     groups: tuple[tuple[Path, ...], ...] = ()
     regions: Mapping[str, NDArray[np.bool_] | str] = field(default_factory=dict)
-    events: EventSource | None = None
+    events: tuple[Sequence[Event], Sequence[str]] = ((), ())
     notes: tuple[str, ...] = ()
     is_model: bool = False
     was_live: bool = False

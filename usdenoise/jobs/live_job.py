@@ -214,7 +214,7 @@ class LivePages:
         active = in_vessels & (np.abs(t) > SHOWN_T)
         title = f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels"
         layers = pictures.activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes)
-        return pictures.layers_picture(layers, update.geometry.spacing_mm, title)
+        return pictures.layers_picture(layers, update.geometry.spacing_mm, title, display=self._display)
 
     def _picture(self, update: SessionUpdate, power: NDArray[np.float32], caption: str) -> bytes:
         geometry = update.geometry
@@ -226,7 +226,8 @@ class LivePages:
             self._display.color_map,
             "blood power",
         )
-        return pictures.layers_picture([layer], geometry.spacing_mm, f"{self._stem}: {caption}{settling}")
+        title = f"{self._stem}: {caption}{settling}"
+        return pictures.layers_picture([layer], geometry.spacing_mm, title, display=self._display)
 
 
 def _n_good(update: SessionUpdate) -> int:

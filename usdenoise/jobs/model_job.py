@@ -57,7 +57,7 @@ def run_model(
         For anything that the user can mend.
     """
     stem = Path(path.name.removesuffix(".gz")).stem.removesuffix("_sequence")
-    about |= {"session": session, "events": session.events, "is_model": True}
+    about |= {"session": session, "events": events_of(session.events), "is_model": True}
     job = Job(paths=(path,), name=f"{stem}_model", root=folder, **about)
     return carry_out(job, _model_of_file, overwrite, watcher)
 
@@ -68,7 +68,7 @@ def _model_of_file(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resu
         series = read_power_series(job.path, job.reading, job.session_options.block_interval_s)
         source = input_record(job.path, series.geometry, series.geometry.shape)
         source = replace(source, sha256=sha256(job.path))
-    events, notes = events_of(job.events)
+    events, notes = job.events
     watcher.assumed([*source.assumptions, *notes])
     with clock.stage("filter"):
         return model_of(series, job.session_options, events, job.regions), source

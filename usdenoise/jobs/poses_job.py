@@ -86,8 +86,8 @@ def filter_positions(
     return modelled(poses, events, masks, plan, geometry)
 
 
-def over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.bool_]:
-    """Return the mask of a region over all positions; one of a plane is in each of them."""
+def over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.generic]:
+    """Return the mask or labels of a region over all positions; one of a plane is in each of them."""
     try:
         mask = np.asarray(region(geometry) if callable(region) else region)
     except OptionError:

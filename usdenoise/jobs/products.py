@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.files.bids import read_events, tsv_text
+from usdenoise.files.bids import tsv_text
 from usdenoise.files.images import tiff, write_nifti, write_stat_map
 from usdenoise.files.output_folder import OutputFolder, check_new
 from usdenoise.files.results import ResultFile, output_suffix, write_result
@@ -66,7 +66,8 @@ def _answers(results: Results) -> list[Write]:
         ]
         if job.session_options.events is not None:
             writes.append(_table("region_responses", results, tables.region_response_table))
-        if len(job.regions) > 1:
+        # A mask may have several labels.
+        if len(job.regions) > 1 or any(Path(str(text)).is_file() for text in job.regions.values()):
             writes.append(_table("region_correlations", results, tables.region_correlation_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
@@ -142,7 +143,7 @@ def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]
     ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
     nifti = sidecar = None
     if job.output.nifti:
-        nifti = results.reserve(f"{prefix}nifti", f"{ending}.nii.gz")
+        nifti = results.reserve(f"{prefix}nifti", f"{ending}{job.output.nifti_suffix}")
         sidecar = results.reserve(f"{prefix}nifti_json", f"{ending}.json")
 
     def write(series: ResultSeries) -> None:
@@ -206,18 +207,17 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
 
 def _activation(results: Results) -> Write:
     """Reserve the files of the activation maps, and return what writes them."""
-    job, session = results.job, results.job.session_options
-    assert session.events is not None
-    names = activation_names(read_events(Path(session.events))[0], session.contrasts)
+    job, session, suffix = results.job, results.job.session_options, results.job.output.nifti_suffix
+    names = activation_names(job.events[0], session.contrasts)
     for trial_type, plain in names.items():
         name = f"activation_{plain}"
         for kind in _formats(job):
             results.reserve(f"{name}_{kind}", f"{name}.{kind}")
         has_t = trial_type and not session.hrf.startswith(FIR)
         if job.output.nifti:
-            results.reserve(f"{name}_nifti", f"{name}_stat-{'t' if has_t else 'F'}_statmap.nii.gz")
+            results.reserve(f"{name}_nifti", f"{name}_stat-{'t' if has_t else 'F'}_statmap{suffix}")
         if job.output.nifti and has_t:
-            results.reserve(f"{name}_effect", f"{name}_stat-effect_statmap.nii.gz")
+            results.reserve(f"{name}_effect", f"{name}_stat-effect_statmap{suffix}")
             results.reserve(f"{name}_effect_json", f"{name}_stat-effect_statmap.json")
     return partial(_write_activation, names, results)
 
@@ -235,7 +235,7 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
         layers = pictures.activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = ActivationRecord.of(trial_type, activation).title
         for kind in _formats(job):
-            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind)
+            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind, display=job.display)
             results.path_of(f"{name}_{kind}").write_bytes(drawn)
             if kind == "png":
                 results.activations[trial_type] = drawn
@@ -250,10 +250,6 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
                     "TrialType": trial_type,
                 }
                 results.path_of(f"{name}_effect_json").write_text(to_json(described, indent=2) + "\n")
-
-
-NIFTI = ".nii.gz"
-"""Suffix of gzipped NIfTI."""
 
 
 def reserve_main_files(results: Results) -> list[Path]:
@@ -370,7 +366,8 @@ def save(
     result : DenoiseResult or SessionResult
         From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
     path : str or Path
-        File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs nibabel).
+        File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz or .nii
+        with a sidecar .json (needs nibabel).
         Beside the NIfTI file of a session are its confounds, such as x_confounds.tsv and .json.
     image : str
         The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
@@ -400,11 +397,11 @@ def save(
     """
     check_path(path, OutputError)
     path = Path(path)
-    is_nifti = path.name.lower().endswith(NIFTI)
+    is_nifti = path.name.lower().endswith((".nii.gz", ".nii"))
     if not path.parent.is_dir():
         raise OutputError(f"the folder {path.parent} does not exist", remedy="create it, or check the path")
     if path.suffix.lower() not in (".h5", ".hdf5", ".mat", ".zarr") and not is_nifti:
-        raise OutputError(f"cannot write '{path.suffix}' files; use .h5, .mat, .zarr or .nii.gz")
+        raise OutputError(f"cannot write '{path.suffix}' files; use .h5, .mat, .zarr, .nii.gz or .nii")
     if isinstance(result, DenoiseResult):
         series = series_of_stack(result)
         content = ResultFile(_on_host(result.acquisition), series.contents(), result.provenance)
@@ -416,9 +413,9 @@ def save(
     if image not in POWER_NAMES:
         raise OptionError(f"image '{image}' cannot be written as NIfTI; choose {' or '.join(POWER_NAMES)}")
     with OutputFolder(path.parent, overwrite) as outputs:
-        stem = path.name[: -len(NIFTI)]
+        stem = path.name[: path.name.lower().rfind(".nii")]
         sidecar = outputs.reserve(f"{stem}.json")
-        _write_power_nifti(outputs.reserve(stem + NIFTI), sidecar, image, series, {})
+        _write_power_nifti(outputs.reserve(path.name), sidecar, image, series, {})
         if series.is_session:
             confounds = [outputs.reserve(f"{stem}_confounds.{suffix}") for suffix in ("tsv", "json")]
             _write_table(tables.confound_table(series), *confounds)

@@ -259,7 +259,7 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         logger.warning("%r: %s", job.name if job.is_session else str(job.path), doubt.sentence)
     if job.bids is not None:
         describe_derivative(job.root, report.software["usdenoise"])
-        images = [Path(path) for path in report.output.values() if path.endswith("_pwd.nii.gz")]
+        images = [Path(path) for path in report.output.values() if path.endswith(("_pwd.nii.gz", "_pwd.nii"))]
         doubts = [doubt.sentence for doubt in report.doubts]
         # The results are whole by now.
         try:

@@ -363,8 +363,6 @@ def session(  # noqa: PLR0913
         follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
         job = Job(root=folder, options=chosen, reading=read_options, session=session_options)
         return iter(LiveBlocks(job, folder, follower))
-    # They are read twice
-    events = list(events) if isinstance(events, Iterator) else events
     known, notes = session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
@@ -372,11 +370,12 @@ def session(  # noqa: PLR0913
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
             paths, groups = session_inputs.session_files(source, session_options, root)
-            session_options = session_inputs.with_own_window(session_options, paths, read_options)
-            job = Job(
-                name="session", root=root, options=chosen, reading=read_options, session=session_options
+            session_options = session_inputs.with_own_window(
+                session_options, paths, read_options, chosen.precision
             )
-            job = replace(job, paths=paths, groups=groups, regions=regions or {}, events=events, dask=dask)
+            job = Job(root=root, options=chosen, reading=read_options, session=session_options)
+            job = replace(job, name="session", events=(known, notes))
+            job = replace(job, paths=paths, groups=groups, regions=regions or {}, dask=dask)
             series = filter_files(job, log, StageClock())[0]
         result = _result(series)
     else:

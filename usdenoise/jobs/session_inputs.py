@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError, OptionError, cause_of, check_path
 from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
-from usdenoise.files.iconeus import frames_a_block
 from usdenoise.files.input_files import KnownContents, acquisition_files, check_unchanged, is_zarr
 from usdenoise.files.open_input import Input, StoredFile
 from usdenoise.files.recordings import FileFrames, last_file
@@ -285,8 +284,6 @@ def _read_headers(
     paths: Sequence[Path], reading: Reading, precision: str, options: SessionOptions
 ) -> list[BlockFile]:
     """Return the files from their headers, or why one cannot be read, if bad files are skipped."""
-    # By default all blocks of a file are read, not the first one.
-    reading = {**reading, "frames": reading.get("frames") or slice(None)}
     contents, known, found = KnownContents(), dict[tuple[int, int], Path](), list[BlockFile]()
     for path in paths:
         try:
@@ -297,7 +294,7 @@ def _read_headers(
                 if identity in known:
                     raise NoStackError(f"{path} is the same file as {known[identity]}", remedy="name it once")
                 known[identity] = path
-            stored_file = StoredFile.at(path.absolute(), reading, precision)
+            stored_file = _session_file(path, reading, precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
                 original = contents.copy_of(path) if len(paths) > 1 else None
@@ -421,7 +418,7 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
         notes.append(f"{len(own) - 1} similar notes on other files")
     if options.block_interval_s is None:
         # The blocks of one file have no times of their own.
-        notes += [session_blocks.NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
+        notes += [session_blocks.NO_STARTS] if len(files) == 1 and files[0].block_frames else []
         notes += session_blocks.time_notes([file.time for file in files if file.time is not None], usual)
     return notes
 
@@ -493,13 +490,25 @@ def only_folder(paths: Sequence[object]) -> Path:
     return Path(path)
 
 
-def with_own_window(options: SessionOptions, paths: Sequence[Path], reading: Reading) -> SessionOptions:
+def with_own_window(
+    options: SessionOptions, paths: Sequence[Path], reading: Reading, precision: str
+) -> SessionOptions:
     """Return the options of a session whose window is a block of its files, if they hold several and no window is given."""
-    length = None if options.window is not None else frames_a_block(paths[0])
-    if length is None:
-        return options
-    step = getattr(reading.get("frames"), "step", None) or 1
-    return replace(options, window=-(-length // step))
+    # What is wrong with a file is reported when the session is opened.
+    with (
+        suppress(InputError, OptionError),
+        last_file.opened(_session_file(paths[0], reading, precision)) as source,
+    ):
+        length = source.stack.block_frames
+        if options.window is None and length is not None:
+            return replace(options, window=-(-length // source.frames.step))
+    return options
+
+
+def _session_file(path: Path, reading: Reading, precision: str) -> StoredFile:
+    """Return a file of which all blocks are read by default, not the first one."""
+    how = {**reading, "frames": reading.get("frames") or slice(None)}
+    return StoredFile.at(path.absolute(), how, precision)
 
 
 @runtime_checkable

@@ -106,7 +106,6 @@ def run_session(  # noqa: PLR0913
         display=display or Display(),
         output=output or Output(),
         regions=regions or {},
-        events=session.events,
         command=command,
         dask=dask,
     )
@@ -126,7 +125,7 @@ def run_session(  # noqa: PLR0913
     files, groups = session_inputs.session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
     of_bids = None if bids is None else bids_name(bids, files[0])
-    session = session_inputs.with_own_window(session, files, job.reading)
+    session = session_inputs.with_own_window(session, files, job.reading, job.options.precision)
     job = replace(job, paths=files, name=name, groups=groups, bids=of_bids, session=session)
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
@@ -137,6 +136,7 @@ def run_session(  # noqa: PLR0913
 
 def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter a session of files, and write its results; a session that was stopped goes on."""
+    job = replace(job, events=session_inputs.events_of(job.session_options.events))
     if BlocksOnDisk.is_in(_spectra_folder(job)) and not (job.folder / f"{job.stem}_report.json").exists():
         # Files without a report are its results.
         overwrite = True
@@ -179,7 +179,7 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
                 raise
             without = replace(job.session_options, events=None)
             notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
-            report = _carry_out(replace(job, session=without, events=None, notes=notes), overwrite, watcher)
+            report = _carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
     finally:
         live_pages.end(is_finished=bool(report))
     return report or live_pages.result
@@ -230,7 +230,7 @@ def filter_files(job: Job, watcher: Progress, clock: StageClock) -> tuple[Result
     """
     session, options, regions = job.session_options, job.options, drawn_regions(job.regions)
     # Notes on the events join the assumptions about the files.
-    events, notes = session_inputs.events_of(job.events)
+    events, notes = job.events
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):

@@ -41,7 +41,7 @@ class ReadOptions(Options, group=Group.INPUT):
     axes: str | None = option(
         None,
         "Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
-        "wrong order.",
+        "wrong order. b is an axis of blocks, such as packets, for session: btzx.",
         metavar="ORDER",
     )
     """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""

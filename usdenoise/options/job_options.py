@@ -72,6 +72,12 @@ class Output(Options, group=Group.OUTPUTS):
     )
     """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
+    gzip: bool = option(True, "With {nifti}, write .nii, which SPM reads, instead of .nii.gz.")
+
+    @property
+    def nifti_suffix(self) -> str:
+        """Suffix of NIfTI files."""
+        return ".nii.gz" if self.gzip else ".nii"
 
     @property
     def judges_blood(self) -> bool:
@@ -93,6 +99,10 @@ class Output(Options, group=Group.OUTPUTS):
                 raise OptionError(
                     "requires the filtered stack", option="stack_name", remedy="omit {stack} or {stack_name}"
                 )
+
+
+DPI = 150
+"""Dots per inch of a picture with few panels."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,12 @@ class Display(Options, group=Group.OUTPUTS):
         metavar="NAME",
         flag="--cmap",
     )
+    velocity_unit: str = option(
+        "mm/s",
+        "Unit of the picture of velocities, mm/s or cm/s. Files have mm/s.",
+        group=Group.RARE,
+        choices=("mm/s", "cm/s"),
+    )
     figure_formats: tuple[str, ...] = option(
         FORMATS[:1],
         "Formats of the figures, any of png, pdf and svg with commas.",
@@ -138,6 +154,15 @@ class Display(Options, group=Group.OUTPUTS):
         choices=FORMATS,
         flag="--figure-format",
         metavar="LIST",
+    )
+    dpi: int = option(DPI, "Dots per inch of the figures.", bounds=(50, 1200))
+    scale_bar_mm: float | None = option(
+        None,
+        "Draw a scale bar of this length into the figures instead of the axes, if the pixel pitch is known.",
+        metavar="MM",
+        positive=True,
+        flag="--scale-bar",
+        shown="axes",
     )
 
     @property
@@ -535,8 +560,9 @@ class BatchOptions(Options, group=Group.BATCH):
     dry_run: bool = option(False, "Show what would be done with each scan, and why; write nothing.")
     flat: bool = option(
         False,
-        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. With {method} "
-        "svd, pictures, pages and doubts about blood require {products}.",
+        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else; if names "
+        "are the same, in the folders of the inputs. With {method} svd, pictures, pages and doubts about blood require "
+        "{products}.",
         group=Group.OUTPUTS,
     )
 

@@ -29,7 +29,7 @@ from usdenoise.clutter.bad_pixels import (
     standing_out,
     wrapped_pixels,
 )
-from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
+from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
@@ -297,6 +297,8 @@ def estimate_clutter(
         )
         doubts += (("saturation", sentence),)
     known = replace(found.scan_findings, doubts=doubts)
+    if "axes" in dict(known.doubts):
+        found = replace(found, cutoff=replace(found.cutoff, certainty=CutoffCertainty.UNSURE))
     if is_scan:
         known = replace(known, cutoff=found.cutoff, left_share=found.left_share)
     return replace(found, scan_findings=known, inspection=replace(found.inspection, products=()))
@@ -329,7 +331,9 @@ def _doubts(found: ClutterEstimate, checked: "CheckedRecording", step: float) ->
     if not checked.is_static and is_long and dominance(found.singular_values, noise) <= DOMINANT:
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
         doubts.append(("filtered-before", sentence))
-    return tuple(doubt for doubt in doubts if doubt is not None)
+    known = [doubt for doubt in doubts if doubt is not None]
+    # What else looks odd along wrong axes has a remedy that does not hold
+    return tuple([doubt for doubt in known if doubt[0] == "axes"] or known)
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,6 @@ class FitResult:
         The low cutoff that the data suggest. It is the one in `options` unless `is_cutoff_given`.
     is_cutoff_given : bool
         Whether the low cutoff was given.
-    time_letter : str or None
-        Letter of the axis that is time by the data; None if that is not clear.
     stack_doubts : tuple of (str, str)
         Code and sentence of each reason why the stack may not be what it is read as.
     fit_quality : FitQuality
@@ -234,7 +232,6 @@ class FitResult:
     solution: Solution | None
     cutoff: CutoffChoice
     is_cutoff_given: bool
-    time_letter: str | None
     stack_doubts: tuple[tuple[str, str], ...]
     fit_quality: FitQuality
     noise_floor: float
@@ -313,7 +310,6 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         solution=estimate.solution,
         cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
-        time_letter=found.inspection.time_letter,
         stack_doubts=found.scan_findings.doubts,
         flickers=found.scan_findings.flickers,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),

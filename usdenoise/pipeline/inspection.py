@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.bad_pixels import may_wrap, part_extremes, saturated_pixels, wrapped_pixels
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames, has_tissue
-from usdenoise.frames.data_checks import magnitude_doubt, order_of, value_doubts, value_step
+from usdenoise.frames.data_checks import magnitude_doubt, order_doubts, value_doubts, value_step
 from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
 from usdenoise.linalg.array_library import (
     Array,
@@ -100,8 +100,6 @@ class Inspection:
         Code and sentence of each reason why the chunk in the middle may not be what it is read as; by default none.
     step : float
         Step of which the values of the frame in the middle are multiples; 0 (the default) without one.
-    time_letter : str or None
-        Letter of the axis that is time by the chunk in the middle; None (the default) if that is not clear.
     products : tuple of ChunkProducts
         Products of the tiles of each chunk, over all pixels and the frames with data; by default none.
     """
@@ -115,7 +113,6 @@ class Inspection:
     lengths: tuple[int, ...]
     doubts: tuple[tuple[str, str], ...] = ()
     step: float = 0.0
-    time_letter: str | None = None
     products: tuple[ChunkProducts, ...] = ()
 
     def followed_by(self, other: "Inspection") -> "Inspection":
@@ -130,7 +127,6 @@ class Inspection:
             lengths=(*self.lengths, *other.lengths),
             doubts=(*self.doubts, *other.doubts),
             step=max(self.step, other.step),
-            time_letter=self.time_letter or other.time_letter,
             products=(*self.products, *other.products),
         )
 
@@ -221,13 +217,12 @@ def inspect_chunk(
     if not np.isfinite(frame_energy).all() and not xp.all(finite := xp.isfinite(x)):
         missing, frame_missing = (to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1))
         frame_energy, energy = squared_norms(zero_outside(x, finite))
-    doubts, step, time_letter = list[tuple[str, str]](), 0.0, None
+    doubts, step = list[tuple[str, str]](), 0.0
     if 0 <= middle < n and frame_energy.any():
         # Frames without tissue show nothing
         here, place, shown = to_host(x), (gathering.axes, gathering.shape), has_tissue(frame_energy)
         here = here if shown.all() else here[shown]
-        time_letter, of_order = order_of(here, *place)
-        doubts += of_order
+        doubts += order_doubts(here, *place)
         if np.iscomplexobj(here):
             compressed = magnitude_doubt(here[[0, len(here) // 2, -1]], gathering.shape)
             doubts += () if compressed is None else (compressed,)
@@ -248,7 +243,6 @@ def inspect_chunk(
         lengths=(n,),
         doubts=tuple(doubts),
         step=step,
-        time_letter=time_letter,
         products=products,
     )
     values, frames = into.value, slice(chunk.first, chunk.first + n)

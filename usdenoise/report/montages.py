@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels
-from usdenoise.options.job_options import COLOR_MAPS, Display
+from usdenoise.options.job_options import COLOR_MAPS, DPI, Display
 from usdenoise.report.panels import (
-    DPI,
     LINE_COLORS,
     Image,
     add_title,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
+from usdenoise.options.job_options import COLOR_MAPS, DPI, DynamicRange
 from usdenoise.stack.geometry import canonical_axes, in_axes, picture_axes
 from usdenoise.system.text import printable
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Image = NDArray[np.floating]
 """Values of an image or of a volume."""
-
-DPI = 150
-"""Dots per inch of a picture with few panels."""
 
 MARGIN_INCHES = 0.06
 """White margin around a figure."""

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.doppler import decibels
+from usdenoise.blood.doppler import aliasing_limit, decibels
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import COLOR_MAPS, Display, DynamicRange
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.montages import movie
 from usdenoise.report.panels import (
-    DPI,
     LINE_COLORS,
     ColorScale,
     Image,
@@ -138,8 +137,12 @@ def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
         return panels, replace(scale, label="tSNR (dB)")
     if name == "velocity":
         blood, unit = means["blood_power"], series.attributes["axial_velocity"]["unit"]
-        shows_blood = blood_pixels(blood, means["noise_power"])
-        return velocity_layer(means["axial_velocity"], blood, axes, unit=unit, shows_blood=shows_blood)
+        shows_blood, velocity = blood_pixels(blood, means["noise_power"]), means["axial_velocity"]
+        limit = aliasing_limit(series.geometry)
+        if (unit, display.velocity_unit) == ("mm/s", "cm/s"):
+            velocity, limit, unit = velocity * np.float32(0.1), 0.1 * limit, "cm/s"
+        panels, scale = velocity_layer(velocity, blood, axes, unit=unit, shows_blood=shows_blood)
+        return panels, replace(scale, label=f"{scale.label}\naliasing beyond ±{limit:.3g} {unit}")
     if name == "signed":
         positive, negative = (np.maximum(sign * means["signed_power"], 0) for sign in (1, -1))
     else:
@@ -164,7 +167,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
         "png", "pdf" or "svg".
     """
     if name == REGIONS:
-        return region_picture(series, f"{stem}: blood power of regions", kind)
+        return region_picture(series, f"{stem}: blood power of regions", kind, display)
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed = series.low_cutoff
@@ -183,7 +186,10 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     # Both power images have the size of the one with the longer title.
     shown_title = title(scale.label.partition(" (")[0])
     longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
-    return layers_picture([(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest)
+    # Power of unknown noise stands for the blood map
+    outlined = series if name == "blood_power" or "noise_power" not in series.means else None
+    spacing, how = series.geometry.spacing_mm, (kind, longest, display)
+    return layers_picture([(panels, scale)], spacing, shown_title, *how, outlined=outlined)
 
 
 def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
@@ -220,6 +226,9 @@ def layers_picture(
     title: str,
     kind: str = "png",
     other_title: str = "",
+    display: Display | None = None,
+    *,
+    outlined: ResultSeries | None = None,
 ) -> bytes:
     """Draw layers over each other, depth downwards, each with its colour bar, and return the encoded picture.
 
@@ -231,8 +240,19 @@ def layers_picture(
         As for :func:`usdenoise.report.panels.panel_figure`.
     kind : str
         Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
+    display : Display, optional
+        Resolution and scale bar; by default their defaults.
+    outlined : ResultSeries, optional
+        Series whose regions are outlined; by default none.
     """
-    return encoded(panel_figure(layers, spacing_mm, title, other_title=other_title), kind)
+    display = display or Display()
+    figure = panel_figure(layers, spacing_mm, title, display.dpi, other_title)
+    if outlined is not None:
+        _outline_regions(figure.axes, outlined, outlined.planes)
+    for subplot, panel in zip(figure.axes, layers[0][0], strict=False):
+        if display.scale_bar_mm is not None and panel.columns in spacing_mm:
+            _draw_scale_bar(subplot, panel, display.scale_bar_mm, spacing_mm)
+    return encoded(figure, kind)
 
 
 def power_layer(
@@ -324,7 +344,7 @@ def velocity_layer(
     axes : str
         Axis letters of both arrays.
     unit : str
-        Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
+        Unit of `velocity`: "mm/s" or "cm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
     shows_blood : bool array of the same shape
         Where there is blood.
     """
@@ -336,7 +356,7 @@ def velocity_layer(
     # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
-    quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
+    quantity = "axial velocity" if unit in ("mm/s", "cm/s") else "Doppler frequency"
     scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
     return panels_of(shown, axes, np.where(shows_blood, power, -1.0)), scale
 
@@ -429,7 +449,7 @@ _LINE_STYLES = ("-", "--", "-.", ":")
 
 
 @own_settings()
-def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
+def region_picture(series: ResultSeries, title: str, kind: str, display: Display | None = None) -> bytes:
     """Draw the outlines of the regions on the blood map, and the change of their blood power, all on one scale.
 
     Parameters
@@ -440,10 +460,12 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
         Text above the picture.
     kind : str
         "png", "pdf" or "svg".
+    display : Display, optional
+        Its resolution; by default its default.
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
+    figure = Figure(figsize=(9.0, 3.6), dpi=(display or Display()).dpi, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
 
     # Outlines on the blood map
@@ -451,15 +473,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
     draw_panel(image, panel, BLOOD_SCALE, spacing)
-    for name, region, style in _styled_regions(series):
-        if name != WHOLE_IMAGE:
-            # Drawn around the pixels, also at the edge of the image.
-            mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
-            rows, columns = (
-                (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
-                for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
-            )
-            image.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
+    _outline_regions([image], series)
     image.set_xlabel(axis_label(panel.columns, spacing))
     image.set_ylabel(axis_label(panel.rows, spacing))
 
@@ -468,6 +482,30 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
         text.set_parse_math(False)
     add_title(figure, title)
     return encoded(figure, kind, crop=False)
+
+
+def _outline_regions(subplots: Sequence["Axes"], series: ResultSeries, planes: Sequence[str] = ()) -> None:
+    """Draw the outlines and names of the regions over the panels of an image or of planes, which are the first subplots."""
+    axes, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
+    for name, region, style in _styled_regions(series):
+        shown = panels_of(region.mask.astype(np.float64), axes, planes=planes)
+        for subplot, panel in zip(subplots, shown, strict=False):
+            if name == WHOLE_IMAGE or not panel.image.any():
+                continue
+            # Around the pixels, also at the edge of the image
+            mask = np.pad(panel.image, 1)
+            rows, columns = (
+                (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
+                for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
+            )
+            subplot.set_autoscale_on(False)
+            # Edged with white, for any colours of the image
+            subplot.contour(columns, rows, mask, [0.5], colors="white", linewidths=2.5)
+            subplot.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
+            row, column = np.argwhere(mask)[0]
+            text: dict[str, Any] = {"fontsize": 7, "va": "top", "clip_on": True, "parse_math": False}
+            text["bbox"] = {"facecolor": "white", "pad": 0.5, "linewidth": 0}
+            subplot.text(columns[column], rows[row], name, color=style["color"], **text)
 
 
 def _styled_regions(series: ResultSeries) -> Iterator[tuple[str, RegionSeries, dict[str, Any]]]:

@@ -228,7 +228,7 @@ def confound_table(series: ResultSeries) -> Table:
         columns[name] = np.where(counts > 0, means, usual)
         texts[name], units[name] = texts[name] + of, units[source]
     for number, volume in enumerate(np.flatnonzero(bad)):
-        outlier = f"motion_outlier_{number:02d}"
+        outlier = f"motion_outlier{number:02d}"
         columns[outlier] = (np.arange(len(bad)) == volume).astype(np.int64)
         texts[outlier] = "1 in a volume with a block that is bad or missing"
     return Table(columns, texts, units)
@@ -239,10 +239,10 @@ def region_correlation_table(series: ResultSeries) -> Table:
     from scipy.special import stdtr
 
     found = region_correlations(series)
-    r, n_free = np.array([*found.values()]).T
+    r, n_free = np.array([*found.values()]).reshape(-1, 2).T
     with np.errstate(divide="ignore", invalid="ignore"):
         z, t = np.arctanh(r), np.abs(r) * np.sqrt((n_free - 1) / (1 - r**2))
-    values = (*np.array([*found]).T, r, z, 2 * stdtr(n_free - 1, -t), n_free.astype(np.int64))
+    values = (*np.array([*found]).reshape(-1, 2).T, r, z, 2 * stdtr(n_free - 1, -t), n_free.astype(np.int64))
     has_motion = series.options.confounds != "none" and not series.by_pose
     model = f"a model of drift{', motion' * has_motion} and the responses to all events"
     texts = {

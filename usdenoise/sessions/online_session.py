@@ -29,7 +29,7 @@ from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, sta
 from usdenoise.sessions.design import Event, delayed
 from usdenoise.sessions.live_state import BlockAtWork, LiveEstimate, LiveState, SampledFrames, SessionUpdate
 from usdenoise.sessions.measured_block import BlockFilter, BlockFindings, MeasuredBlock, measure_block
-from usdenoise.sessions.regions import Region, mean_in_region, region_masks
+from usdenoise.sessions.regions import Region, RegionSeries, mean_in_region, region_doubts, region_masks
 from usdenoise.sessions.session_activation import running_activation
 from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import Sample, look_at_block, pick_completed
@@ -260,8 +260,10 @@ class OnlineSession:
             mean = signal_image(geometry, clutter.grid, model.maps.blood_power)
             noise = signal_image(geometry, clutter.grid, model.maps.noise_power)
             fit = state.estimates.at(len(state.lengths)).result().fit
-            found = find_doubts(fit, model.maps.quality, geometry.axes)
-            doubts = tuple(doubt for doubt in found if not doubt.has(DoubtKind.SETTLES))
+            found = find_doubts(fit, model.maps.quality)
+            courses = {name: RegionSeries(self._masks[name], np.array(regions[name])) for name in regions}
+            lasting = [doubt for doubt in found if not doubt.has(DoubtKind.SETTLES)]
+            doubts = (*lasting, *region_doubts(courses))
         return state, SessionUpdate(
             name=begun.name,
             blood_power=blood,

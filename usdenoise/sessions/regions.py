@@ -8,15 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.design import unit_of
 from usdenoise.stack.geometry import Geometry, shape_text
 from usdenoise.system.text import distinct_names
 
-Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
-"""A mask of an image, or a function that makes one for the geometry of the blocks."""
+Region = NDArray[np.generic] | Callable[[Geometry], NDArray[np.generic]]
+"""A mask or labels of an image, as for :func:`parts_of`, or a function that makes one for the geometry of the blocks."""
 
 WHOLE_IMAGE = "whole image"
 """Name of the first region."""
+
+LARGEST_SHARE = 0.9
+"""Share of the image from which a region is doubtful: its mask may be inverted."""
 
 TAKEN_NAMES = (WHOLE_IMAGE, "power")
 """Names that no other region can have: blood_power is an image in the file of a live session."""
@@ -31,7 +35,8 @@ class RegionResponse:
     trial_type : str
         The type.
     change : tuple of float
-        The response in per cent of the baseline: one value, or for "fir:N" one for each delay.
+        The response in per cent of the baseline: one value, or for "fir:N" one for each delay; NaN without significant
+        blood.
     standard_error : float
         Standard error of a single value, in per cent of the baseline; NaN for "fir:N".
     statistic : str
@@ -114,8 +119,36 @@ def region_columns(names: Iterable[str]) -> dict[str, str]:
     return {name: f"blood_{column}" for name, column in columns.items()}
 
 
+def parts_of(values: NDArray[np.generic]) -> dict[str, NDArray[np.bool_]]:
+    """Return the regions of a mask: one for each label, or one where a soft mask has half of its maximum.
+
+    Between 0 and its maximum, most pixels of a soft mask have both lower and higher neighbours. Those of labels do not.
+
+    Parameters
+    ----------
+    values : array
+        0 or NaN outside the region.
+
+    Returns
+    -------
+    dict
+        End of the name of each region -> its mask; "" for a single one, or ":2" for the label 2.
+    """
+    from scipy.ndimage import maximum_filter, minimum_filter
+
+    numbers: NDArray[np.float64] = np.nan_to_num(values.astype(np.float64))
+    labels, highest = np.unique(numbers[numbers != 0]), numbers.max()
+    if len(labels) < 2:
+        return {"": numbers != 0}
+    is_between = (numbers != 0) & (numbers != highest)
+    is_edge = (minimum_filter(numbers, 3) < numbers) & (numbers < maximum_filter(numbers, 3))
+    if 2 * np.count_nonzero(is_between & is_edge) > np.count_nonzero(is_between):
+        return {"": (numbers > 0) & (numbers >= highest / 2)}
+    return {f":{label:.15g}": numbers == label for label in labels}
+
+
 def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:
-    """Return the masks of regions by their names, the whole image first.
+    """Return the masks of regions by their names, the whole image first. Labels make several of one: "name:2".
 
     Raises
     ------
@@ -125,15 +158,28 @@ def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str,
     shape = geometry.shape_in(geometry.spatial_axes)
     masks = {WHOLE_IMAGE: np.ones(shape, bool)}
     for name, region in regions.items():
-        # NaN in a mask is no pixel of it: xarray puts it where a condition is false.
-        mask = np.nan_to_num(region(geometry) if callable(region) else region).astype(bool)
-        if mask.shape != shape:
-            pixels = f"{shape_text(mask.shape)} pixels, and the image {shape_text(shape)}"
+        values = np.asarray(region(geometry) if callable(region) else region)
+        if values.shape != shape:
+            pixels = f"{shape_text(values.shape)} pixels, and the image {shape_text(shape)}"
             raise OptionError(f"region '{name}' has {pixels}")
-        if not mask.any():
-            raise OptionError(f"region '{name}' has no pixel")
-        masks[name] = mask
+        for ending, mask in parts_of(values).items():
+            if not mask.any():
+                raise OptionError(f"region '{name}' has no pixel")
+            masks[name + ending] = mask
     return masks
+
+
+def region_doubts(regions: Mapping[str, RegionSeries]) -> list[Doubt]:
+    """Return the doubts about the masks of regions: nearly the whole image, or only pixels without a signal."""
+    doubts = list[Doubt]()
+    has_signal = any(np.isfinite(region.blood_power).any() for region in regions.values())
+    for name, region in regions.items():
+        if name != WHOLE_IMAGE and region.mask.mean() >= LARGEST_SHARE:
+            share = f"is {100 * region.mask.mean():.0f} % of the image: its mask may be inverted"
+            doubts.append(Doubt("region", f"region '{name}' {share}"))
+        if has_signal and not np.isfinite(region.blood_power).any():
+            doubts.append(Doubt("region", f"region '{name}' has only pixels without a signal"))
+    return doubts
 
 
 def mean_in_region(blood: NDArray[np.floating], mask: NDArray[np.bool_]) -> float:

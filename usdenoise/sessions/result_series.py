@@ -24,7 +24,7 @@ from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.measured_block import BlockFindings
 from usdenoise.sessions.poses import TRIED_BLOCKS, likeness_of, proposed_rule
-from usdenoise.sessions.regions import RegionSeries
+from usdenoise.sessions.regions import RegionSeries, region_doubts
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry, GriddedStack
 from usdenoise.system.text import distinct_names, plain_name
@@ -437,10 +437,11 @@ class ResultSeries:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
+        others = (*self.event_doubts, *region_doubts(self.region_series))
         if self.fit is None or self.picture_quality is None:
-            return self.event_doubts
-        doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
-        return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
+            return others
+        doubts = find_doubts(self.fit, self.picture_quality)
+        return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *others)
 
     @property
     def activation(self) -> dict[str, ActivationMap]:

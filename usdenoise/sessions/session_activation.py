@@ -321,8 +321,14 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
     design : Design
         The columns. The autocorrelation of the noise is the one of the region alone.
     """
-    fitted, responses = fit_series(blood_power[:, None], design), {}
-    baseline = float(fitted.baseline[0]) if fitted.baseline[0] > 0 else math.nan
+    from scipy.special import stdtrit
+
+    fitted, responses, baseline = fit_series(blood_power[:, None], design), {}, math.nan
+    if fitted.baseline[0] > 0:
+        # A change needs significant blood to refer to
+        known = blood_power[np.isfinite(blood_power) & ~design.is_bad]
+        least = stdtrit(len(known) - 1, 1 - SIGNIFICANT) * np.std(known, ddof=1) / math.sqrt(len(known))
+        baseline = float(fitted.baseline[0]) if known.mean() > least else math.nan
     for name in design.expected:
         change = 100 * design.tested[name] @ fitted.effects[:, 0] / baseline
         statistic, letter = float(fitted.statistics[name][0]), "t" if design.has_t(name) else "F"

@@ -172,16 +172,16 @@ def check_axes(axes: str, shape: tuple[int, ...]) -> None:
     InputError
         If the letters are not distinct ones of z, x, y and t, if t is missing, or if their number is wrong.
     """
+    if len(axes) != len(shape):
+        raise InputError(
+            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} ({shape_text(shape)})",
+            remedy="give {axes} one letter for each axis",
+        )
     letters = set(axes)
     if len(letters) != len(axes) or not letters <= set(SPATIAL_LETTERS + "t") or "t" not in letters:
         raise InputError(
             f"axes '{axes}' must be distinct letters of z, x, y and t, with t among them",
             remedy="give {axes} in the file's own order, for example tzx",
-        )
-    if len(axes) != len(shape):
-        raise InputError(
-            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} ({shape_text(shape)})",
-            remedy="give {axes} one letter for each axis",
         )
 
 

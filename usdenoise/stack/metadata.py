@@ -1,7 +1,7 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -101,27 +101,60 @@ def implausible(name: str, value: Scale, source: str) -> str:
     source : str
         Its source in the file.
     """
-    words, unit, (least, most), others = PLAUSIBLE[name]
+    words, unit, (least, most), _ = PLAUSIBLE[name]
     numbers = np.ravel(list(value.values()) if isinstance(value, Mapping) else value).astype(float).tolist()
-
-    def fits(factor: float) -> bool:
-        return all(least <= number * factor <= most for number in numbers)
-
-    if fits(1.0):
+    stored_unit, in_our_unit = _in_unit(name, numbers)
+    if stored_unit == unit:
         return ""
     listed = ", ".join(f"{number:g}" for number in numbers)
-    hints = [
-        f"; if it is in {other}, give {', '.join(f'{number * factor:.10g}' for number in numbers)} {unit}"
-        for other, factor in others.items()
-        if fits(factor)
-    ]
-    return (
-        f"the {words} of {listed} {unit} ({source}) is outside {least:.10g} to {most:.10g} {unit} and is not used"
-        f"{''.join(hints[:1])}"
-    )
+    hint = f"; if it is in {stored_unit}, give {in_our_unit.replace(',', ', ')} {unit}" if stored_unit else ""
+    return f"the {words} of {listed} {unit} ({source}) is outside {least:.10g} to {most:.10g} {unit} and is not used{hint}"
 
 
-_KEYS = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
+def _in_unit(name: str, numbers: Sequence[float]) -> tuple[str, str]:
+    """Return the first unit in which the values of a scale are plausible, empty if none is, and the values in ours."""
+    _, unit, (least, most), others = PLAUSIBLE[name]
+    for stored_unit, factor in {unit: 1.0, **others}.items():
+        if all(least <= number * factor <= most for number in numbers):
+            return stored_unit, ",".join(f"{number * factor:.10g}" for number in numbers)
+    return "", ""
+
+
+_LIKE = {
+    "frame_rate_hz": "prf|fps|rate|repet|sampl|frame_?freq|^f_?[rs]$",
+    "spacing_mm": "^d_?[xyz]$|pitch|spacing|(pixel|voxel)_?(size|dim)|voxdim|resol",
+    "center_frequency_hz": "freq|^f_?[0c]$",
+}
+"""Our name of a scale -> pattern of the names, in any case, that other programs give it; the first that fits decides."""
+
+
+def possible_scales(metadata: Metadata, scalars: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield the scalars of a file that could be an unknown scale of its stack, by their names and plausible values.
+
+    Parameters
+    ----------
+    metadata : Metadata
+        The known scales.
+    scalars : mapping
+        Name in the file, with its group or struct -> value.
+
+    Yields
+    ------
+    tuple of str
+        The name with its value and the likely unit, our name of the scale, and the value in our unit.
+    """
+    for name, value in scalars.items():
+        last, numbers = name.rpartition("/")[2], scale_numbers(value)
+        key = next((key for key, like in _LIKE.items() if re.search(like, last, re.IGNORECASE)), "")
+        if numbers and key and key not in {**metadata.values, **metadata.ignored}:
+            unit, given = _in_unit(key, numbers)
+            if given:
+                yield f"{name} = {', '.join(f'{number:g}' for number in numbers)}, if in {unit}", key, given
+
+
+_KEYS: dict[str, str | None] = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
+# Entries from which scales are computed
+_KEYS |= dict.fromkeys(("twfreq", "pdelta", "voxel_to_world", "voxel_to_world_units"))
 
 
 def is_known(name: str) -> bool:

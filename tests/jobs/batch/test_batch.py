@@ -15,7 +15,7 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, page_of, rows, values, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, files, page_of, rows, values, write_scan
 from tests.report.reports import Page
 from tests.results import differences
 from tests.stacks import write_stack
@@ -79,8 +79,9 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     assert not (out / "scan3").exists()
     assert {path.name for path in out.iterdir() if path.is_file()} == set(OWN)
     assert list(out.rglob(".*")) == []
-    # A line for each scan on stderr, a summary on stdout.
-    assert [line.split()[1] for line in process.stderr.splitlines()] == ["1/4", "2/4", "3/4", "4/4"]
+    # Failures and doubts on stderr, a summary on stdout.
+    lines = {line.split()[2]: line for line in process.stderr.splitlines()}
+    assert {*lines} == {"scan3.h5", *(name for name, doubts in column(out, "doubts").items() if doubts)}
     assert process.stdout.splitlines()[0] == "scans   4: 3 done, 1 failed"
 
 
@@ -348,6 +349,21 @@ def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(tmp_pa
         assert scans_side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
 
 
+def test_one_header_is_read_of_files_of_one_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headers of 1200 blocks would delay the first one by seconds, and on a network by minutes."""
+    paths = [write_scan(tmp_path / f"{k}.h5", k, (24, n, 50)) for k, n in enumerate((10, 10, 90, 10, 10))]
+    small, large = (expected_bytes(path, {}, "single") for path in paths[1:3])
+    read: list[Path] = []
+    monkeypatch.setattr(
+        batch, "expected_bytes", lambda path, *how: read.append(path) or expected_bytes(path, *how)
+    )
+    scans = [Scan(path, path.name, tmp_path / path.stem) for path in paths]
+    for free, expected in ((large + 2 * small - 1, 2), (large + 2 * small, 3)):
+        monkeypatch.setattr(batch, "available_bytes", lambda free=free: free)
+        assert scans_side_by_side(scans, {**ARGUMENTS, "reading": {}}, 3)[0] == expected
+    assert len(read) == 2 * 2
+
+
 def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(mine):
     scans, out = mine
     assert cli("batch", scans, "-o", out, *QUICK, "--flat").exit_code == 1
@@ -442,6 +458,30 @@ def test_a_folder_has_one_cutoff_that_the_sure_scans_name(blocks: Path, tmp_path
     np.testing.assert_array_equal(*stacks)
 
 
+def test_the_common_cutoff_alone_filters_no_scan_with_it(blocks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = (
+        blocks,
+        "-o",
+        out,
+        "--method",
+        "svd",
+        "--low-cutoff",
+        "common",
+        "--products",
+        "none",
+        "--no-stack",
+    )
+    done = cli("batch", *flags, "--json")
+    assert done.exit_code == 0, done.stderr
+    *each, last = map(json.loads, done.stdout.splitlines())
+    assert last["summary"]["common_cutoff"] == {"low": 4, "certainty": "sure", "sentence": SENTENCE}
+    assert sorted(row["low_cutoff"] for row in each) == [4, 4, 4, 10, 14]
+    assert [path.parent.parent for path in out.rglob("*_report.json")] == [out] * 5
+    plan = cli("batch", *flags, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in plan] == ["skip"] * 5
+
+
 def test_a_common_cutoff_is_the_same_when_a_batch_resumes(blocks: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     flags = (blocks, "-o", out, *LOCALISATION, "--low-cutoff", "common")
@@ -499,13 +539,31 @@ def test_the_flat_folder_has_copies_if_links_fail(mine, monkeypatch):
     assert copied.stat().st_ino != result.stat().st_ino
 
 
-def test_no_scans_and_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -> None:
+def test_flat_stacks_of_the_same_names_stay_in_the_folders_of_their_inputs(tmp_path: Path) -> None:
+    scans, out = tmp_path / "scans", tmp_path / "out"
+    names = ["a/SCAN.hdf5", "a/scan.h5", "b/day.1/scan.h5", "b/other.h5"]
+    flags = (scans, "-o", out, *QUICK, "--flat")
+    for number, name in enumerate(names):
+        write_scan(scans / name, seed=number)
+        assert cli("batch", *flags).exit_code == 0
+        if number == 0:
+            assert files(out / "stacks") == ["SCAN.h5"]
+    # Nothing remains under the earlier names.
+    places = ["a/SCAN-hdf5.h5", "a/scan.h5", "b/day.1/scan.h5", "b/other.h5"]
+    assert files(out / "stacks") == places
+    for number, place in enumerate(places):
+        alone = tmp_path / f"alone{number}"
+        assert cli("run", scans / names[number], "-o", alone, *QUICK).exit_code == 0
+        (wanted,) = alone.glob("*_denoised.h5")
+        np.testing.assert_allclose(*(usdenoise.load(path).iq for path in (out / "stacks" / place, wanted)))
+    # They are results, and no scans of a batch over all
+    assert len(plan_batch([tmp_path], out)) == len(plan_batch([tmp_path], tmp_path / "new")) == 4
+
+
+def test_no_scans_and_flat_folders_without_stacks_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "no scans were found")
-    for name in ("a/scan.h5", "b/scan.h5"):
-        write_scan(tmp_path / "scans" / name)
-    both = cli("batch", tmp_path / "scans", "-o", tmp_path / "out", *QUICK, "--flat")
-    refused(both, "a/scan.h5 and b/scan.h5 would have the same name")
+    write_scan(tmp_path / "scans/a/scan.h5")
     none = cli("batch", tmp_path / "scans/a", "-o", tmp_path / "out", *QUICK, "--flat", "--no-stack")
     refused(none, "--flat requires the filtered stacks; omit --no-stack or --flat")
     assert not (tmp_path / "out").exists()
