@@ -199,8 +199,7 @@ def inspect(
         elsewhere = replace(gathering, middle_frame=sum(found.lengths[:number]), tiles=None)
         some = [recording.chunks[number]]
         ((of_chunk, _),) = map_chunks(inspect_chunk, some, executor, elsewhere, ProcessLocal())
-        step, time_letter = of_chunk.step, of_chunk.time_letter
-        found = replace(found, doubts=of_chunk.doubts, step=step, time_letter=time_letter)
+        found = replace(found, doubts=of_chunk.doubts, step=of_chunk.step)
     return found, PixelSample.of(gathered, gathering.sample, executor.local)
 
 
