@@ -321,11 +321,13 @@ def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> d
 
 
 def scale_numbers(value: object) -> list[float]:
-    """Return one to three numbers, also in text, as a list; for any other value return an empty list."""
+    """Return one to three real numbers, also in text, as a list; for any other value return an empty list."""
     if isinstance(value, bytes):
         value = value.decode("ascii", errors="replace")
     if isinstance(value, str):
         value = re.sub(r"[\s,;]+", " ", value.strip(" \t\n\0[]()")).split(" ")
+    if np.iscomplexobj(value):
+        return []
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
