@@ -292,8 +292,8 @@ def estimate_clutter(
     doubts = _doubts(found, checked, step)
     if n_wrapped:
         sentence = (
-            f"{counted(n_wrapped, 'pixel')} jumped by the whole range of the integers: values wrap around (overflow); store "
-            "them in a wider type, or lower the gain"
+            f"{counted(n_wrapped, 'pixel')} jumped by the whole range of the integers, and were excluded: values wrap "
+            "around (overflow); store them in a wider type, or lower the gain"
         )
         doubts += (("saturation", sentence),)
     known = replace(found.scan_findings, doubts=doubts)

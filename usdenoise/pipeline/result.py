@@ -118,7 +118,8 @@ def find_doubts(fit: FitResult, picture: PictureQuality) -> tuple[Doubt, ...]:
             f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
         )
         doubts.append(("tissue", sentence))
-    if n_saturated := int(np.count_nonzero(fit.bad_pixels.saturated)):
+    n_saturated = int(np.count_nonzero(fit.bad_pixels.saturated))
+    if n_saturated and "saturation" not in dict(doubts):
         share = 100 * n_saturated / fit.bad_pixels.mask.size
         sentence = f"{n_saturated} pixels ({share:.2g} %) exceed the range at times, and were excluded: lower the gain"
         doubts.append(("saturation", sentence))

@@ -326,10 +326,10 @@ def scale_numbers(value: object) -> list[float]:
         value = value.decode("ascii", errors="replace")
     if isinstance(value, str):
         value = re.sub(r"[\s,;]+", " ", value.strip(" \t\n\0[]()")).split(" ")
-    if np.iscomplexobj(value):
-        return []
     try:
-        array = np.asarray(value, dtype=np.float64).reshape(-1)
+        array = np.asarray(value)
+        if array.dtype.kind == "c" or array.size > 3:
+            return []
+        return [float(number) for number in array.astype(np.float64).reshape(-1)]
     except (TypeError, ValueError):
         return []
-    return [float(number) for number in array] if array.size <= 3 else []
