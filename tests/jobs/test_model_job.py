@@ -219,6 +219,7 @@ def test_the_command_and_the_files_of_the_power_of_others(tmp_path):
     page = (tmp_path / "out" / "rest_model_report.html").read_text()
     assert "Power Doppler" in page
     assert "Blood map" not in page
+    assert "Nothing doubtful was found." not in page
     found = model(path, events=OTHERS)
     assert set(found.to_xarray().data_vars) == {"power_doppler", "blood_power"}
     for suffix in ("h5", "mat", "zarr"):
