@@ -177,15 +177,12 @@ def inspect(
     )
     gathered = np.empty((len(gathering.sample), n_frames), recording.dtype)
     found: Inspection | None = None
-    first = 0
-    for of_chunk, values in map_chunks(
-        inspect_chunk, recording.chunks, executor, gathering, ProcessLocal(gathered)
-    ):
+    of_chunks = map_chunks(inspect_chunk, recording.chunks, executor, gathering, ProcessLocal(gathered))
+    for of_chunk, values in of_chunks:
         found = of_chunk if found is None else found.followed_by(of_chunk)
+        stop = len(found.frame_energy)
         if values is not None:
-            frames = slice(first, len(found.frame_energy))
-            gathered[:, frames] = values
-        first = len(found.frame_energy)
+            gathered[:, stop - values.shape[1] : stop] = values
     assert found is not None
     check_scale(
         float(found.energy.max()),
