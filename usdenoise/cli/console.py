@@ -135,7 +135,8 @@ class Console:
         if self.as_json:
             print_json(report)
         elif not self._quiet:
-            print_lines(lines())
+            for line in lines():
+                print_line(line)
 
     def show_rows(self, report: object, rows: Iterable[tuple[str, str]]) -> None:
         """Print the result on stdout: the report as JSON, or rows of names and values unless -q is given."""
@@ -171,12 +172,6 @@ def print_line(text: str) -> None:
         raise OutputError(f"stdout cannot be written ({error.strerror}); free some space for it") from error
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on stdout."""
-    for line in lines:
-        print_line(line)
-
-
 def print_json(value: object) -> None:
     """Print one JSON object on one line of stdout."""
     from usdenoise.system.text import to_json
@@ -189,27 +184,23 @@ def typed_command() -> list[str]:
     return ["usdenoise", *sys.argv[1:]]
 
 
-def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return lines with names and values; on a terminal, sentences are wrapped in their column, and paths are not."""
+def two_columns(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield lines with names and values; on a terminal, sentences are wrapped in their column, and paths are not."""
     rows = list(rows)
     width = max((len(name) for name, _ in rows), default=0)
     room = max(shutil.get_terminal_size().columns - width - 2, 40)
-    lines = []
     for name, value in rows:
         is_whole = not sys.stdout.isatty() or len(value) <= room or os.sep in value
         parts = [value] if is_whole else textwrap.wrap(value, room, break_on_hyphens=False)
-        lines += [f"{'' if k else name:<{width}}  {part}" for k, part in enumerate(parts)]
-    return lines
+        yield from (f"{'' if k else name:<{width}}  {part}" for k, part in enumerate(parts))
 
 
-def columns(headings: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a table with headings, the first column aligned left, and all other columns right."""
+def columns(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yield the lines of a table with headings, the first column aligned left, and all other columns right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = []
     for first, *others in [headings, ["-" * width for width in widths], *rows]:
         cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
-    return lines
+        yield "  ".join([f"{first:<{widths[0]}}", *cells])
 
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
