@@ -330,8 +330,7 @@ def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
         # Differences over the border of two chunks.
         total += third_difference_norms(np.ascontiguousarray(joined.T))
         before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
-    power: NDArray[np.float64] = total / (THIRD_DIFFERENCE_GAIN * max(recording.geometry.n_frames - 3, 1))
-    return power
+    return total / (THIRD_DIFFERENCE_GAIN * max(recording.geometry.n_frames - 3, 1))
 
 
 def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], Numbers, Numbers]:
