@@ -217,11 +217,11 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
-    console.show_rows(report, summary_rows(record, warnings))
+    console.show_rows(report, ((name, text) for name, text in summary_rows(record, warnings) if text))
 
 
-def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names and the texts of the summary of a run.
+def summary_rows(report: "ModelReport", warned: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of the summary of a run; without a text there is nothing to say.
 
     Parameters
     ----------
@@ -234,42 +234,37 @@ def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str
     from usdenoise.report.sentences import conditional
 
     source, sequence = report.input, report.sequence
-    rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
+    yield "input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})"
     if sequence is not None:
-        rows += [
-            ("activation", "; ".join(filter(None, (each.title, each.proposal))))
-            for each in sequence.activation
-        ]
-        rows += [("region", sentence) for sentence in sequence.region_sentences]
-        rows += [("blocks", _blocks(sequence)), ("aligned", sequence.alignment), *_poses(sequence)]
+        for each in sequence.activation:
+            yield "activation", "; ".join(filter(None, (each.title, each.proposal)))
+        yield from (("region", sentence) for sentence in sequence.region_sentences)
+        yield "blocks", _blocks(sequence)
+        yield "aligned", sequence.alignment
+        yield from _poses(sequence)
     # The reports of the positions have their estimates.
     if isinstance(report, Report) and not (sequence and sequence.poses):
         sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
         estimate = report.estimate
         if estimate in warned:
             estimate = f"{estimate.partition(':')[0]}; see the warning"
-        rows += [
-            ("method", f"{report.method}, rank {report.rank}{sampled}"),
-            ("clutter", _clutter(report)),
-            ("kept", _kept(report)),
-            ("blood", conditional(report.blood.sentence, report)),
-            ("estimate", estimate),
-            ("error", _error(report)),
-            ("stopped", f"after {counted(report.iterations, 'iteration')}: {report.stop_reason}"),
-        ]
+        yield "method", f"{report.method}, rank {report.rank}{sampled}"
+        yield "clutter", _clutter(report)
+        yield "kept", _kept(report)
+        yield "blood", conditional(report.blood.sentence, report)
+        yield "estimate", estimate
+        yield "error", _error(report)
+        yield "stopped", f"after {counted(report.iterations, 'iteration')}: {report.stop_reason}"
     seconds = report.timings_s
     stages = [f"{name} {seconds[stage]:.2f} s" for stage, name in _STAGES.items() if seconds.get(stage)]
-    rows += [
-        ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
-        ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
-    ]
+    yield "time", f"{seconds['total']:.2f} s: {', '.join(stages)}"
+    yield "memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"
     others = ("report_html", "_denoised")
-    rows += [("wrote", name) for key, name in report.output.items() if not key.endswith(others)]
+    yield from (("wrote", name) for key, name in report.output.items() if not key.endswith(others))
     if report.requested.get("session", {}).get("stacks"):
         sequence_file = Path(report.output["sequence"])
-        rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
-    rows.append(("page", report.output.get("report_html", "")))
-    return [(name, text) for name, text in rows if text]
+        yield "wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))
+    yield "page", report.output.get("report_html", "")
 
 
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
