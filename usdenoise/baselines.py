@@ -246,8 +246,7 @@ def robust_pca(matrix: Numbers, executor: Executor) -> tuple[LowRank, int, float
 def shrunk(values: Numbers, threshold: float) -> Numbers:
     """Return values whose moduli are reduced by `threshold`, to 0 at least, with their phases."""
     moduli = np.abs(values)
-    kept: Numbers = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, LEAST_DIVISOR))
-    return kept
+    return values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, LEAST_DIVISOR))
 
 
 def threshold_singular_values(matrix: Numbers, threshold: float, executor: Executor) -> LowRank:

@@ -135,7 +135,8 @@ class Console:
         if self.as_json:
             print_json(report)
         elif not self._quiet:
-            print_lines(lines())
+            for line in lines():
+                print_line(line)
 
     def show_rows(self, report: object, rows: Iterable[tuple[str, str]]) -> None:
         """Print the result on stdout: the report as JSON, or rows of names and values unless -q is given."""
@@ -171,12 +172,6 @@ def print_line(text: str) -> None:
         raise OutputError(f"stdout cannot be written ({error.strerror}); free some space for it") from error
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on stdout."""
-    for line in lines:
-        print_line(line)
-
-
 def print_json(value: object) -> None:
     """Print one JSON object on one line of stdout."""
     from usdenoise.system.text import to_json
@@ -189,27 +184,23 @@ def typed_command() -> list[str]:
     return ["usdenoise", *sys.argv[1:]]
 
 
-def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return lines with names and values; on a terminal, sentences are wrapped in their column, and paths are not."""
+def two_columns(rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield lines with names and values; on a terminal, sentences are wrapped in their column, and paths are not."""
     rows = list(rows)
     width = max((len(name) for name, _ in rows), default=0)
     room = max(shutil.get_terminal_size().columns - width - 2, 40)
-    lines = []
     for name, value in rows:
         is_whole = not sys.stdout.isatty() or len(value) <= room or os.sep in value
         parts = [value] if is_whole else textwrap.wrap(value, room, break_on_hyphens=False)
-        lines += [f"{'' if k else name:<{width}}  {part}" for k, part in enumerate(parts)]
-    return lines
+        yield from (f"{'' if k else name:<{width}}  {part}" for k, part in enumerate(parts))
 
 
-def columns(headings: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a table with headings, the first column aligned left, and all other columns right."""
+def columns(headings: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """Yield the lines of a table with headings, the first column aligned left, and all other columns right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = []
     for first, *others in [headings, ["-" * width for width in widths], *rows]:
         cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
-    return lines
+        yield "  ".join([f"{first:<{widths[0]}}", *cells])
 
 
 _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "write": "writing"}
@@ -226,11 +217,11 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
-    console.show_rows(report, summary_rows(record, warnings))
+    console.show_rows(report, ((name, text) for name, text in summary_rows(record, warnings) if text))
 
 
-def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names and the texts of the summary of a run.
+def summary_rows(report: "ModelReport", warned: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names and the texts of the summary of a run; without a text there is nothing to say.
 
     Parameters
     ----------
@@ -243,42 +234,37 @@ def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str
     from usdenoise.report.sentences import conditional
 
     source, sequence = report.input, report.sequence
-    rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
+    yield "input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})"
     if sequence is not None:
-        rows += [
-            ("activation", "; ".join(filter(None, (each.title, each.proposal))))
-            for each in sequence.activation
-        ]
-        rows += [("region", sentence) for sentence in sequence.region_sentences]
-        rows += [("blocks", _blocks(sequence)), ("aligned", sequence.alignment), *_poses(sequence)]
+        for each in sequence.activation:
+            yield "activation", "; ".join(filter(None, (each.title, each.proposal)))
+        yield from (("region", sentence) for sentence in sequence.region_sentences)
+        yield "blocks", _blocks(sequence)
+        yield "aligned", sequence.alignment
+        yield from _poses(sequence)
     # The reports of the positions have their estimates.
     if isinstance(report, Report) and not (sequence and sequence.poses):
         sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
         estimate = report.estimate
         if estimate in warned:
             estimate = f"{estimate.partition(':')[0]}; see the warning"
-        rows += [
-            ("method", f"{report.method}, rank {report.rank}{sampled}"),
-            ("clutter", _clutter(report)),
-            ("kept", _kept(report)),
-            ("blood", conditional(report.blood.sentence, report)),
-            ("estimate", estimate),
-            ("error", _error(report)),
-            ("stopped", f"after {counted(report.iterations, 'iteration')}: {report.stop_reason}"),
-        ]
+        yield "method", f"{report.method}, rank {report.rank}{sampled}"
+        yield "clutter", _clutter(report)
+        yield "kept", _kept(report)
+        yield "blood", conditional(report.blood.sentence, report)
+        yield "estimate", estimate
+        yield "error", _error(report)
+        yield "stopped", f"after {counted(report.iterations, 'iteration')}: {report.stop_reason}"
     seconds = report.timings_s
     stages = [f"{name} {seconds[stage]:.2f} s" for stage, name in _STAGES.items() if seconds.get(stage)]
-    rows += [
-        ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
-        ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
-    ]
+    yield "time", f"{seconds['total']:.2f} s: {', '.join(stages)}"
+    yield "memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"
     others = ("report_html", "_denoised")
-    rows += [("wrote", name) for key, name in report.output.items() if not key.endswith(others)]
+    yield from (("wrote", name) for key, name in report.output.items() if not key.endswith(others))
     if report.requested.get("session", {}).get("stacks"):
         sequence_file = Path(report.output["sequence"])
-        rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
-    rows.append(("page", report.output.get("report_html", "")))
-    return [(name, text) for name, text in rows if text]
+        yield "wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))
+    yield "page", report.output.get("report_html", "")
 
 
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:

@@ -153,10 +153,10 @@ def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) 
     return found if found.mean() <= MOST_SATURATED else np.zeros(len(found), bool)
 
 
-WRAPPED, INTEGER_BITS = 0.1, 8
-"""Part of the range of integers by which a jump that wraps around may differ from it, and fewest bits of integers. If the
-median step from frame to frame is larger, it is fast motion. In 18 stacks that did not wrap, with rotations of up to half a
-turn a frame, noise and interference, no pixel jumped so; in one with bursts of 0.45 turns a frame 2 of 4096 did."""
+WRAPPED = 0.1
+"""Part of the range of integers by which a jump that wraps around may differ from it. If the median step from frame to frame
+is larger, it is fast motion. In 18 stacks that did not wrap, with rotations of up to half a turn a frame, noise and
+interference, no pixel jumped so; in one with bursts of 0.45 turns a frame 2 of 4096 did."""
 
 
 def may_wrap(
@@ -172,11 +172,10 @@ def may_wrap(
         Step of which the values are multiples; 0 without one.
     """
     span = float(highest.max() - lowest.min())
-    bits = round(np.log2(span / step)) if 0 < step < span else 0
-    whole = step * 2.0**bits
-    pixels = np.flatnonzero(highest - lowest > (1 - WRAPPED) * whole)
-    is_whole = bits >= INTEGER_BITS and abs(span - whole) <= NEAR_EXTREME * whole
-    return (pixels if is_whole else pixels[:0]), whole
+    whole = step * 2.0 ** round(np.log2(span / step)) if 0 < step < span else 0.0
+    # Of few levels, a single step is a jump
+    is_whole = step < WRAPPED * whole and abs(span - whole) <= NEAR_EXTREME * whole
+    return np.flatnonzero(is_whole & (highest - lowest > (1 - WRAPPED) * whole)), whole
 
 
 def wrapped_pixels(x: Array, pixels: NDArray[np.intp], whole: float) -> NDArray[np.bool_]:

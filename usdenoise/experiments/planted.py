@@ -156,8 +156,7 @@ class Instance:
     @property
     def truth(self) -> Numbers:
         """The planted matrix M*."""
-        planted: Numbers = self.factor @ self.factor.conj().T
-        return planted
+        return self.factor @ self.factor.conj().T
 
 
 def draw_sensing(

@@ -290,8 +290,8 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
             yield without_axes(array, dropped) if dropped else array
 
 
-def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
-    """Return the complex arrays whose real and imaginary parts are stored under two names, which their form has.
+def pair_parts(arrays: Mapping[str, StoredArray]) -> Iterator[Stack]:
+    """Yield the complex arrays whose real and imaginary parts are stored under two names, which their form has.
 
     A single number called normValue_ and the name of the complex array is a factor of both parts.
 
@@ -301,7 +301,6 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
         Full name -> array.
     """
     by_lower = {name.lower(): name for name in arrays}
-    pairs = []
     for name, real in arrays.items():
         group, _, last = name.rpartition("/")
         for first, second, whole in _PARTS:
@@ -321,8 +320,7 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
             if pair_name in arrays:
                 pair_name = f"{name}+{partner.rpartition('/')[2]}"
             form = StoredForm((name, partner))
-            pairs.append(Stack(pair_name, joined(real, imaginary, factor), layout, form=form))
-    return pairs
+            yield Stack(pair_name, joined(real, imaginary, factor), layout, form=form)
 
 
 def stacks_of(
@@ -348,7 +346,7 @@ def stacks_of(
     done : collection of str, default none
         Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
     """
-    pairs = pair_parts(arrays)
+    pairs = [*pair_parts(arrays)]
     used = {part for pair in pairs for part in pair.form.parts}.union(done)
     stacks = []
     for one in [*pairs, *(Stack(name, arrays[name], layout) for name in arrays if name not in used)]:

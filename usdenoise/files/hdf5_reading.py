@@ -183,7 +183,7 @@ def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
         if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
             continue
         # Without the others, the axis of pixels follows the one of frames.
-        array = split_axis(without_axes(array, others), 1, (len(x), len(z)))
+        array = split_axis(without_axes(array, others), (len(x), len(z)))
         # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
         metadata = partial(_uff_metadata, group)
         found.append(Stack(group.name.strip("/"), array, "UFF beamformed data", None, metadata))

@@ -338,33 +338,30 @@ def in_a_row(array: StoredArray, outer: int, inner: int) -> StoredArray:
     return concatenated([entry(number) for number in range(array.shape[outer])], inner - (inner > outer))
 
 
-def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
-    """Return the array with one axis split into two of the given lengths, the second of them the faster one."""
+def split_axis(array: StoredArray, lengths: tuple[int, int]) -> StoredArray:
+    """Return the array with its second axis split into two of the given lengths, the second of them the faster one."""
     fast = lengths[1]
 
     def read(index: Index) -> Numbers:
-        outer, inner = index[axis], index[axis + 1]
+        outer, inner = index[1:3]
         last = range(outer.start, outer.stop, outer.step)[-1]
         band = slice(outer.start * fast, (last + 1) * fast, 1)
-        values = array.read((*index[:axis], band, *index[axis + 2 :]))
-        split = values.reshape(*values.shape[:axis], -1, fast, *values.shape[axis + 1 :])
-        keep: list[slice] = [slice(None)] * split.ndim
-        keep[axis], keep[axis + 1] = slice(None, None, outer.step), inner
-        return split[tuple(keep)]
+        values = array.read((index[0], band, *index[3:]))
+        return values.reshape(len(values), -1, fast, *values.shape[2:])[:, :: outer.step, inner]
 
     chunks = array.chunks
     if chunks is not None:
         # If chunks end within a line of the fast axis, all of its lines are read together.
-        outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
-        chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
+        outer = lengths[0] if chunks[1] % fast else chunks[1] // fast
+        chunks = (chunks[0], outer, fast, *chunks[2:])
 
     def written(along: int) -> NDArray[np.bool_]:
         # The frames are along another axis.
-        is_split = along in (axis, axis + 1)
-        return np.ones(shape[along], bool) if is_split else array.written_along(along - (along > axis))
+        is_split = along in (1, 2)
+        return np.ones(shape[along], bool) if is_split else array.written_along(along - (along > 1))
 
-    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
-    slow = array.slow + (array.slow > axis)
+    shape = (array.shape[0], *lengths, *array.shape[2:])
+    slow = array.slow + (array.slow > 1)
     return replace(array, shape=shape, read=read, slow=slow, chunks=chunks, fill=None, written=written)
 
 

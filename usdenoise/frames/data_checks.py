@@ -5,7 +5,7 @@ RF oscillates about zero, so its statistics are the same with the other sign. Co
 Neighbours along time are most alike, and the slices along it have the lowest rank.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import TypeVar
 
@@ -469,8 +469,8 @@ def axes_with_time(position: int, n_axes: int) -> list[str]:
     return [f"{letters[:position]}t{letters[position:]}" for letters in orders]
 
 
-def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
-    """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
+def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Yield why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
     `axes`: another axis is time by the tissue, or like time, such as blocks or ensembles. `frame-order`: each frame is there
     several times.
@@ -487,8 +487,8 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
     x = frames[:SOME_FRAMES, spread_rows(frames.shape[1], FEW_PIXELS)]
     x = np.where(np.isfinite(x), x, 0)
     if len(x) < 4 or not x.any():
-        return ()
-    doubts, letters = list[tuple[str, str]](), canonical_axes(axes)[:-1]
+        return
+    letters = canonical_axes(axes)[:-1]
     if min(shape) > 1:
         lengths, side = (len(frames), *shape), round(MIDDLE_PIXELS ** (1 / len(shape)))
         middle = _middle(lengths, [SOME_FRAMES] + [side] * len(shape))
@@ -501,7 +501,7 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
                 f"the axes look wrong: the stack was read as '{axes}'; the data suggest {', '.join(named[:-1])} or "
                 f"{named[-1]}, and do not tell which axis is depth{blocks}"
             )
-            doubts.append(("axes", sentence))
+            yield "axes", sentence
         # Another axis is alike, too
         (unlike, rank), *others = scores
         most = max(CLEARLY * unlike, AS_UNLIKE * max(other for other, _ in others))
@@ -513,12 +513,11 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
         # An image without detail is alike along all axes.
         if unlike < MOST_UNLIKE and rank < MOST_RANK and len(alike) < len(letters):
             sentence = "{} looks like frames or blocks, not like space: join it with t, or give other axes"
-            doubts += [("axes", sentence.format(letter)) for letter in alike]
+            yield from (("axes", sentence.format(letter)) for letter in alike)
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
-        doubts.append(("frame-order", f"each frame is there {n} times: read each once (frames 0::{n})"))
-    return tuple(doubts)
+        yield "frame-order", f"each frame is there {n} times: read each once (frames 0::{n})"
 
 
 def periodic_doubt(frames: Numbers) -> tuple[str, str] | None:

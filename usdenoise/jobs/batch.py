@@ -562,9 +562,8 @@ def scans_side_by_side(
             size: min(most, expected_bytes(path, reading, options.precision))
             for size, path in dict(zip(sizes, paths, strict=True)).items()
         }
-        needed = [bytes_of[size] for size in sizes]
         # Any of the scans may meet: the largest ones have to fit.
-        needed.sort(reverse=True)
+        needed = sorted((bytes_of[size] for size in sizes), reverse=True)
         free = available_bytes()
         while jobs > 1 and sum(needed[:jobs]) > free:
             jobs -= 1

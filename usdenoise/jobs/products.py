@@ -33,9 +33,6 @@ from usdenoise.system.text import record, short_stem, to_json
 Write = Callable[[ResultSeries], None]
 """Draws or encodes a product of the filtered blocks, and writes its files."""
 
-FLOW_PICTURES = ("velocity", "directional", "signed")
-"""Pictures of the flow, in the order of the page."""
-
 
 def reserve_products(results: Results) -> list[Write]:
     """Reserve the files of a job besides its main file, and return what writes them, in the order of the page."""
@@ -46,8 +43,8 @@ def reserve_products(results: Results) -> list[Write]:
     writes = _power_image("blood_power", results, "blood" in names)
     writes += _power_image("power_doppler", results, job.is_session or "power" in names)
     if not job.is_session:
-        writes += [_picture(name, results, formats) for name in FLOW_PICTURES if name in names]
-        return [*writes, _table("frames", results, _frame_table)]
+        writes += [_picture(name, results, formats) for name in pictures.FLOW if name in names]
+        return [*writes, _table("frames", results, tables.frame_table)]
     # Of the flow images of blocks, only the arrays are stored.
     writes += [_picture("tsnr", results, formats), _table("blocks", results, tables.block_table)]
     if job.output.nifti:
@@ -72,11 +69,6 @@ def _answers(results: Results) -> list[Write]:
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes
-
-
-def _frame_table(series: ResultSeries) -> tables.Table:
-    assert series.stack is not None
-    return tables.frame_table(series.stack)
 
 
 def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:

@@ -442,7 +442,7 @@ def model(
     """
     (of_model,) = parted(keywords, ModelKeywords)
     session_options, is_labelled = SessionOptions(**of_model), False
-    known, notes = session_inputs.events_of(list(events) if isinstance(events, Iterator) else events)
+    known, notes = session_inputs.events_of(events)
     if isinstance(source, SessionResult):
         series: ResultSeries = source
         is_labelled = source.is_labelled

@@ -62,8 +62,7 @@ def is_foreign_array(values: object) -> bool:
 
 def namespace(values: Array) -> ModuleType:
     """Return the functions of the library of an array."""
-    library: ModuleType = np if isinstance(values, np.ndarray) else array_namespace(values)
-    return library
+    return np if isinstance(values, np.ndarray) else array_namespace(values)
 
 
 def library_of(values: Array) -> tuple[str, str]:

@@ -364,5 +364,4 @@ def _axis_filter(n: int, sigma: float) -> NDArray[np.float64]:
         autocorrelation = np.exp(-((distance / (2 * sigma)) ** 2)).sum(axis=0)
     spectrum = np.fft.fft(autocorrelation / autocorrelation[0]).real
     # Where the spectrum is zero, rounding can leave a little less.
-    response: NDArray[np.float64] = np.sqrt(np.maximum(spectrum, 0.0))
-    return response
+    return np.sqrt(np.maximum(spectrum, 0.0))

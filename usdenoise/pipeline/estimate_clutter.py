@@ -439,8 +439,16 @@ def _checked(
     needs_all = options.method == "svd" or options.refit == "none"
     tiles = tiles_of(geometry, options) if is_consecutive else None
     inspection, sample = inspect(recording, executor, needs_all, tiles)
-    # Signal pixels, and the sample of them
-    has_signal = _signal_mask(recording, executor, inspection, sample, options)
+    # Signal pixels, and the sample of them. A pixel that is 0 in more than half of the frames with tissue is dead, as in
+    # `dead_pixels` of blocks. All pixels are counted only if the sample has such a pixel.
+    energy, least = inspection.energy, np.count_nonzero(has_tissue(inspection.frame_energy)) / 2
+    n_nonzero = np.count_nonzero(sample.values, axis=1)
+    if ((n_nonzero > 0) & (n_nonzero < least)).any():
+        counts = reduce(np.add, map_chunks(nonzero_counts, recording.chunks, executor))
+        energy = np.where(counts < least, 0, energy)
+    has_signal = find_signal_pixels(
+        sample, energy, least_rank(options), lambda: fast_power(recording, executor)
+    )
     mask = has_signal & ~known.bad_pixels
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
     if not grid.is_whole:
@@ -712,26 +720,6 @@ def checked_noise(
     grid, left = clutter.grid, clutter.left[:, : clutter.low]
     ((power, noise),) = map_chunks(filtered_noise, [chunk], executor, left, grid, excluded)
     return replace(quality, noisy_share=share_of_noise(power, noise, grid))
-
-
-def _signal_mask(
-    recording: Recording,
-    executor: Executor,
-    inspection: Inspection,
-    sample: PixelSample,
-    options: DenoiseOptions,
-) -> NDArray[np.bool_]:
-    """Return the signal pixels, (n_pixels,).
-
-    A pixel that is 0 in more than half of the frames with tissue is dead, as in
-    :func:`usdenoise.pipeline.inspection.dead_pixels`. All pixels are counted only if the sample has such a pixel.
-    """
-    energy, least = inspection.energy, np.count_nonzero(has_tissue(inspection.frame_energy)) / 2
-    n_nonzero = np.count_nonzero(sample.values, axis=1)
-    if ((n_nonzero > 0) & (n_nonzero < least)).any():
-        counts = reduce(np.add, map_chunks(nonzero_counts, recording.chunks, executor))
-        energy = np.where(counts < least, 0, energy)
-    return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
 
 
 def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:

@@ -177,15 +177,12 @@ def inspect(
     )
     gathered = np.empty((len(gathering.sample), n_frames), recording.dtype)
     found: Inspection | None = None
-    first = 0
-    for of_chunk, values in map_chunks(
-        inspect_chunk, recording.chunks, executor, gathering, ProcessLocal(gathered)
-    ):
+    of_chunks = map_chunks(inspect_chunk, recording.chunks, executor, gathering, ProcessLocal(gathered))
+    for of_chunk, values in of_chunks:
         found = of_chunk if found is None else found.followed_by(of_chunk)
+        stop = len(found.frame_energy)
         if values is not None:
-            frames = slice(first, len(found.frame_energy))
-            gathered[:, frames] = values
-        first = len(found.frame_energy)
+            gathered[:, stop - values.shape[1] : stop] = values
     assert found is not None
     check_scale(
         float(found.energy.max()),
@@ -333,8 +330,7 @@ def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
         # Differences over the border of two chunks.
         total += third_difference_norms(np.ascontiguousarray(joined.T))
         before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
-    power: NDArray[np.float64] = total / (THIRD_DIFFERENCE_GAIN * max(recording.geometry.n_frames - 3, 1))
-    return power
+    return total / (THIRD_DIFFERENCE_GAIN * max(recording.geometry.n_frames - 3, 1))
 
 
 def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], Numbers, Numbers]:

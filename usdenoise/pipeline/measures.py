@@ -129,8 +129,7 @@ class Clutter:
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
         taken = weighted_squares(self.left, (np.arange(self.left.shape[1]) < self.low).astype(np.float64))
-        kept: NDArray[np.float64] = np.maximum(1 - self.grid.at_signal(taken), 0.1)
-        return kept
+        return np.maximum(1 - self.grid.at_signal(taken), 0.1)
 
     @property
     def is_complex(self) -> bool:

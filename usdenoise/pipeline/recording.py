@@ -228,8 +228,7 @@ class StillFrames:
 
     def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk on the host, still as well; all are read for it."""
-        picked: Numbers = to_host(self.read())[numbers]
-        return picked
+        return to_host(self.read())[numbers]
 
     def cut(self, first: int, stop: int) -> "StillFrames":
         """Return the frames [first, stop)."""
@@ -359,8 +358,7 @@ class Block:
     def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames of a block of one chunk on the host; `numbers` increase from 0."""
         (chunk,) = self.chunks
-        frames: Numbers = chunk.frames.pick(numbers)
-        return frames
+        return chunk.frames.pick(numbers)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The result of denoising a stack, also as labelled arrays of xarray, and the doubts about a result."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import Flag, auto
 from functools import cached_property
@@ -109,28 +109,28 @@ def find_doubts(fit: FitResult, picture: PictureQuality) -> tuple[Doubt, ...]:
     picture : PictureQuality
         Metrics of the blood map.
     """
-    doubts, quality = [*fit.stack_doubts], fit.fit_quality
+    return tuple(Doubt(code, sentence) for code, sentence in _codes_and_sentences(fit, picture))
+
+
+def _codes_and_sentences(fit: FitResult, picture: PictureQuality) -> Iterator[tuple[str, str]]:
+    yield from fit.stack_doubts
     # The components of another axis than time have no cutoff
-    if "axes" not in dict(doubts):
-        doubts += _of_cutoff(fit)
-    if fit.dominance > DOMINANT and "cutoff" not in dict(doubts):
-        sentence = (
-            f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
-        )
-        doubts.append(("tissue", sentence))
+    of_cutoff = [] if "axes" in dict(fit.stack_doubts) else _of_cutoff(fit)
+    yield from of_cutoff
+    if fit.dominance > DOMINANT and "cutoff" not in dict(of_cutoff):
+        share = 100 * fit.dominance
+        yield "tissue", f"one component has {share:.0f} % of what remains above the noise: it is not blood"
     n_saturated = int(np.count_nonzero(fit.bad_pixels.saturated))
-    if n_saturated and "saturation" not in dict(doubts):
+    if n_saturated and "saturation" not in dict(fit.stack_doubts):
         share = 100 * n_saturated / fit.bad_pixels.mask.size
         sentence = f"{n_saturated} pixels ({share:.2g} %) exceed the range at times, and were excluded: lower the gain"
-        doubts.append(("saturation", sentence))
+        yield "saturation", sentence
     n_bad = fit.bad_pixels.n_pixels
     if n_bad > MOST_BAD_PIXELS * fit.bad_pixels.mask.size:
-        doubts.append(
-            ("bad-pixels", f"{n_bad} pixels are far noisier than their neighbours, and were excluded")
-        )
+        yield "bad-pixels", f"{n_bad} pixels are far noisier than their neighbours, and were excluded"
     elif picture.noisy_share > MOST_NOISY:
-        sentence = f"{100 * picture.noisy_share:.0f} % of the power that stands out is noise of some pixels, and no flow"
-        doubts.append(("bad-pixels", sentence))
+        share = 100 * picture.noisy_share
+        yield "bad-pixels", f"{share:.0f} % of the power that stands out is noise of some pixels, and no flow"
     # On 8 phantoms of 64 x 64 pixels a map had less than 5 % of the true power in 22 to 39 % of the vessel pixels for 12
     # frames, in 7 to 23 % for 24, in 3 to 14 % for 32, and in 1 to 9 % for 64.
     if fit.n_frames < ENOUGH_FRAMES:
@@ -141,13 +141,12 @@ def find_doubts(fit: FitResult, picture: PictureQuality) -> tuple[Doubt, ...]:
             "removes blood: whatever the doubt, remove no more components than the data suggest; record more frames, or "
             "filter several recordings as a session"
         )
-        doubts.append(("few-frames", sentence))
-    doubts += _of_picture(picture)
-    if not quality.verdict.is_good:
-        doubts.append(("poor-estimate", quality.sentence))
-    if quality.start_caution:
-        doubts.append(("poor-estimate", quality.start_caution))
-    return tuple(Doubt(code, sentence) for code, sentence in doubts)
+        yield "few-frames", sentence
+    yield from _of_picture(picture)
+    if not fit.fit_quality.verdict.is_good:
+        yield "poor-estimate", fit.fit_quality.sentence
+    if fit.fit_quality.start_caution:
+        yield "poor-estimate", fit.fit_quality.start_caution
 
 
 def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
@@ -170,67 +169,54 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     remains = f"tissue {'remains' if verb == 'is' else 'may remain'}"
     effect = remains if low < suggested else f"blood {verb} removed, too"
-    return [
-        (
-            "cutoff",
-            f"{counted(low, 'component')} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
-        )
-    ]
+    suggestion = f"the data suggest {at_least}{suggested} ({choice.certainty})"
+    return [("cutoff", f"{counted(low, 'component')} removed; {suggestion}: {effect}")]
 
 
-def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
+def _of_picture(picture: PictureQuality) -> Iterator[tuple[str, str]]:
     if picture.lost_share is None:
-        return [("no-blood", "no blood was found above the noise")]
-    doubts = []
+        yield "no-blood", "no blood was found above the noise"
+        return
     if picture.errors < WEAK_ERRORS:
         sentence = (
             f"the brightest of the blood map is {picture.errors:.0f} times its error: it may be blood, or tissue that is "
             "left, which reaches as much in recordings without blood"
         )
-        doubts.append(("no-blood", sentence))
+        yield "no-blood", sentence
     repeats, tissue = picture.reproducibility, picture.tissue_share
     if tissue is not None and tissue > MOST_TISSUE:
-        doubts.append(
-            ("tissue", f"about {100 * tissue:.0f} % of the remaining power above the noise is tissue")
-        )
+        yield "tissue", f"about {100 * tissue:.0f} % of the remaining power above the noise is tissue"
     if picture.missing_share > MOST_MISSING:
         sentence = (
             f"the blood map lacks {100 * picture.missing_share:.0f} % of what power Doppler shows above its floor: "
             "look at power Doppler"
         )
-        doubts.append(("map-incomplete", sentence))
+        yield "map-incomplete", sentence
     if picture.speckle_likeness > MOST_SPECKLE:
         sentence = (
             f"the blood map has the speckle of the tissue (correlation {picture.speckle_likeness:.2f}): a part of it is "
             "tissue"
         )
-        doubts.append(("tissue", sentence))
+        yield "tissue", sentence
     if picture.quiet_correlation > MOST_QUIET_CORRELATION:
         sentence = (
             f"neighbouring frames correlate by {picture.quiet_correlation:.2f} where least power is left: slow flow or "
             "tissue is everywhere, or frames were averaged over time, and the map shows noise as blood"
         )
-        doubts.append(("correlated-noise", sentence))
+        yield "correlated-noise", sentence
     if picture.steadiness is not None and picture.steadiness < LEAST_REPEATABLE:
         sentence = (
             "the first and the second half of the frames show different vessels (correlation "
             f"{picture.steadiness:.2f})"
         )
-        doubts.append(("repeatability", sentence))
+        yield "repeatability", sentence
     elif repeats is None:
-        doubts.append(("repeatability", "whether two halves of the frames show the same vessels is unknown"))
+        yield "repeatability", "whether two halves of the frames show the same vessels is unknown"
     elif repeats < LEAST_REPEATABLE:
-        doubts.append(
-            ("repeatability", f"the blood maps of two halves of the frames correlate by only {repeats:.2f}")
-        )
+        yield "repeatability", f"the blood maps of two halves of the frames correlate by only {repeats:.2f}"
     if picture.vessel_share > LARGEST_VESSEL_SHARE:
-        doubts.append(
-            (
-                "tissue",
-                f"vessels in {100 * picture.vessel_share:.0f} % of the image: a part of the map is not blood",
-            )
-        )
-    return doubts
+        vessels = 100 * picture.vessel_share
+        yield "tissue", f"vessels in {vessels:.0f} % of the image: a part of the map is not blood"
 
 
 def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) -> list[str]:

@@ -63,7 +63,7 @@ QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 """What the power images show, in words."""
 
 FLOW = ("velocity", "directional", "signed")
-"""Names of the products of the flow."""
+"""Names of the products of the flow, in the order of the page."""
 
 
 @dataclass(frozen=True)

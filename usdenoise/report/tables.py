@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_UNIT
-from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.design import FIR, LEAST_SEEN, MODULATED, delayed, response_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import region_columns, relative_change
@@ -104,9 +103,10 @@ _MOTION = ("motion", "shift_z", "shift_x", "shift_y", "framewise_displacement")
 """Columns of the motion of the blocks that are confounds of a volume."""
 
 
-def frame_table(result: DenoiseResult) -> Table:
-    """Return the table of the frames of a result; a value that is not known is NaN."""
-    quality, stack = result.frame_quality, result.acquisition
+def frame_table(series: ResultSeries) -> Table:
+    """Return the table of the frames of a filtered stack; a value that is not known is NaN."""
+    assert series.stack is not None
+    quality, stack = series.stack.frame_quality, series.stack.acquisition
     curves, (scale, unit) = quality.curves, stack.displacement_unit
     frames = np.arange(len(curves.intensity))
     middle, farthest = scale * curves.displacement.T

@@ -154,11 +154,8 @@ class PoseSeries(ResultSeries):
         meaning = "middle of each sweep over the positions, from the first frame of the first file"
         of_sweep = {"volume_acquisition_duration": self.sweep_duration, "meaning": meaning}
         arrays["time"] = replace(time, attributes={**time.attributes, **of_sweep})
-        names, meaning = (
-            {"poses": ", ".join(self.names)},
-            "middle of the block of each position in each sweep",
-        )
-        of_block = {**time.attributes, "meaning": meaning}
+        names = {"poses": ", ".join(self.names)}
+        of_block = {**time.attributes, "meaning": "middle of the block of each position in each sweep"}
         bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}
         of_blocks = [
             NamedArray(SLICE_TIME, self.block_times, f"t{POSE_AXIS}", {**of_block, **names}),

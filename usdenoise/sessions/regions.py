@@ -1,7 +1,7 @@
 """Regions of an image whose mean blood power is followed over the blocks of a session."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -169,17 +169,15 @@ def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str,
     return masks
 
 
-def region_doubts(regions: Mapping[str, RegionSeries]) -> list[Doubt]:
-    """Return the doubts about the masks of regions: nearly the whole image, or only pixels without a signal."""
-    doubts = list[Doubt]()
+def region_doubts(regions: Mapping[str, RegionSeries]) -> Iterator[Doubt]:
+    """Yield the doubts about the masks of regions: nearly the whole image, or only pixels without a signal."""
     has_signal = any(np.isfinite(region.blood_power).any() for region in regions.values())
     for name, region in regions.items():
         if name != WHOLE_IMAGE and region.mask.mean() >= LARGEST_SHARE:
             share = f"is {100 * region.mask.mean():.0f} % of the image: its mask may be inverted"
-            doubts.append(Doubt("region", f"region '{name}' {share}"))
+            yield Doubt("region", f"region '{name}' {share}")
         if has_signal and not np.isfinite(region.blood_power).any():
-            doubts.append(Doubt("region", f"region '{name}' has only pixels without a signal"))
-    return doubts
+            yield Doubt("region", f"region '{name}' has only pixels without a signal")
 
 
 def mean_in_region(blood: NDArray[np.floating], mask: NDArray[np.bool_]) -> float:
