@@ -356,5 +356,8 @@ def test_an_axis_of_packets_is_their_files_one_after_the_other(axes: str, tmp_pa
         # A range of pulses cuts the packets where they end
         blocks = session(tmp_path / name, reading={**reading, "frames": slice(7, None)}, **how).blocks
         assert blocks["n_frames"] == [7, 14, 14, 14]
+    array = (i + 1j * q).astype(np.complex64)
+    in_memory = session(array, axes=axes, frame_rate=8000.0, spacing=spacing, **how)
+    np.testing.assert_array_equal(in_memory.power_doppler, found.power_doppler)
     with pytest.raises(InputError, match="4 axes, but the data have 3"):
         load(files[0], axes="btzx")

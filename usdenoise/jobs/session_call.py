@@ -260,7 +260,7 @@ def session(  # noqa: PLR0913
     stride : int, optional
         Frames from one block to the next, at most `window`; by default `window`.
     axes : str, optional
-        One letter for each axis of an array, or of the stacks in the files, for example "tzx".
+        One letter for each axis of an array, or of the stacks in the files, for example "tzx". b is an axis of blocks.
     frame_rate, spacing, center_frequency : float; float or sequence of float; float, optional
         Frames per second, pixel pitch in mm, and centre frequency in Hz, as for :func:`usdenoise.denoise`; by default from
         the files.
@@ -382,6 +382,14 @@ def session(  # noqa: PLR0913
         for name, value in {"dask": dask, "reading": reading}.items():
             if value:
                 raise OptionError("requires files", option=name, remedy="omit it, or give a path")
+        axes = of_stack.get("axes") or ""
+        if isinstance(source, np.ndarray) and {*"bt"} < {*axes} and source.ndim == len(axes):
+            # Blocks that have an axis follow each other along t
+            others, length = axes.replace("b", "", 1), source.shape[axes.index("t")]
+            shape = [-1 if letter == "t" else source.shape[axes.index(letter)] for letter in others]
+            source = np.moveaxis(source, axes.index("b"), others.index("t")).reshape(shape)
+            session_options = replace(session_options, window=window or length)
+            of_stack["axes"] = others
         stack = as_acquisition(source, **of_stack)
         recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
         assumptions = (*recording.geometry.assumptions, *notes)
