@@ -68,6 +68,14 @@ def test_pixels_that_wrap_around_are_masked_and_named(made, bits, scale, n_block
     assert correlation(power[~is_wrapped], made[1][~is_wrapped]) > 0.85
 
 
+def test_a_chunk_without_tissue_has_no_pixels_that_wrap_around(made):
+    da = pytest.importorskip("dask.array")
+    stack, is_wrapped = wrapped(made[0], 0.02, 16)
+    chunks = (len(stack), *stack.shape[1:])
+    found = usdenoise.denoise(da.from_array(np.concatenate([0 * stack, stack]), chunks), axes="tzx")
+    assert (found.bad_pixels.saturated & is_wrapped).sum() > 0.9 * is_wrapped.sum()
+
+
 @pytest.mark.parametrize("turn", [0.1, 1.5, np.pi])
 def test_integers_that_turn_fast_or_are_noise_do_not_wrap_around(made, turn):
     rng, frames = np.random.default_rng(2), np.arange(100)[:, None, None]

@@ -190,7 +190,10 @@ def wrapped_pixels(x: Array, pixels: NDArray[np.intp], whole: float) -> NDArray[
     pixels, whole
         From :func:`may_wrap`.
     """
-    wrapped, values = np.zeros(x.shape[1], bool), finite_or_zero(columns(x, pixels))
+    wrapped = np.zeros(x.shape[1], bool)
+    if not len(pixels):
+        return wrapped
+    values = finite_or_zero(columns(x, pixels))
     for part in (values.real, values.imag):
         jumps = np.abs(np.diff(part, axis=0, prepend=part[:1]))
         is_slow = np.median(jumps, axis=0) < WRAPPED * whole

@@ -622,8 +622,8 @@ def wrapped_in_frames(
     chunk: Chunk, frames: NDArray[np.bool_], pixels: NDArray[np.intp], whole: float
 ) -> NDArray[np.bool_]:
     """Return which pixels, (n_pixels,), wrap around in some frames of the recording that are in a chunk."""
-    x = chunk.read()
-    return wrapped_pixels(used_frames(x, frames[chunk.first : chunk.stop]), pixels, whole)
+    x, picked = chunk.read(), frames[chunk.first : chunk.stop]
+    return wrapped_pixels(used_frames(x, picked), pixels if picked.any() else pixels[:0], whole)
 
 
 def extremes_of_frames(
