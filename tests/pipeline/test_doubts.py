@@ -79,7 +79,7 @@ def test_the_remedies_for_few_frames_hold() -> None:
 
     packet = usdenoise.denoise(iq[:14], axes="tzx", frame_rate=500)
     (few,) = [doubt.sentence for doubt in packet.doubts if doubt.code == "few-frames"]
-    assert "no more components than the data suggest" in few
+    assert "at most the suggested number of components" in few
     assert "session" in few
     more = usdenoise.denoise(iq[:14], axes="tzx", frame_rate=500, low_cutoff=packet.low_cutoff + 1)
     joined = usdenoise.session(iq, 14, axes="tzx", frame_rate=500)
@@ -131,7 +131,7 @@ def test_wrong_axes_are_doubtful_and_the_right_order_is_named(right, wrong):
     result = usdenoise.denoise(counts, axes=wrong)
     assert result.doubts[0].code == "axes"
     assert "'tzx' or 'txz'" in result.doubts[0].sentence
-    # Its cutoff is that of another axis than time. What wrong axes make of its values and order has no remedy but them
+    # A cutoff along a wrong axis is unsure, and only the axes have a remedy
     assert result.cutoff.certainty == "unsure"
     assert not {"cutoff", "cutoff-unsure", "values", "frame-order"} & {doubt.code for doubt in result.doubts}
 

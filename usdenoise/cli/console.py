@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 COUNT_S = 60.0
-"""Seconds between two lines on the progress of a stage where stderr is no terminal."""
+"""Seconds between two lines of progress where stderr is not a terminal."""
 
 
 class Clock:

@@ -103,7 +103,7 @@ results of other programs."""
 
 
 def known_first(names: Iterable[str]) -> Iterator[str]:
-    """Yield the first MOST_ITEMS names of a file, and of the others those of axes and scales."""
+    """Yield the first MOST_ITEMS names of a file, and after these only names of axes and scales."""
     return (name for number, name in enumerate(names) if number < MOST_ITEMS or is_known(name))
 
 

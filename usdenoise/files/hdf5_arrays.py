@@ -34,7 +34,7 @@ UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 
 def items(group: h5py.Group, names: Iterable[str] | None = None) -> Iterator[Item]:
-    """Yield the items of a group that are hard links, by default the first MOST_ITEMS, or those of some names.
+    """Yield the hard links of a group with some names; by default among its first MOST_ITEMS names.
 
     Soft links are skipped because they may be circular, external links because they lead to other files.
     """

@@ -293,7 +293,7 @@ def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Seq
 def _sample(scans: Sequence[Scan], folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little.
 
-    If no more than that is requested, its folder is that of the batch.
+    If only the cutoffs are requested, they go to the folder of the batch.
     """
     spread = spread_rows(len(scans), COMMON_SCANS)
     output = Output(stack=False, products=NO_PRODUCTS)

@@ -138,7 +138,7 @@ def _codes_and_sentences(fit: FitResult, picture: PictureQuality) -> Iterator[tu
         # truth in 14 phantoms of 10 to 31 frames, and raised the velocity error of another simulator (12 to 24 pulses).
         sentence = (
             f"{fit.n_frames} frames are few: parts of vessels can be missing from the blood map, and each further component "
-            "removes blood: whatever the doubt, remove no more components than the data suggest; record more frames, or "
+            "removes blood: whatever the doubt, remove at most the suggested number of components; record more frames, or "
             "filter several recordings as a session"
         )
         yield "few-frames", sentence

@@ -122,7 +122,7 @@ def region_columns(names: Iterable[str]) -> dict[str, str]:
 def parts_of(values: NDArray[np.generic]) -> dict[str, NDArray[np.bool_]]:
     """Return the regions of a mask: one for each label, or one where a soft mask has half of its maximum.
 
-    Between 0 and its maximum, most pixels of a soft mask have both lower and higher neighbours. Those of labels do not.
+    Most intermediate pixels of a soft mask have lower and higher neighbours. Most pixels of a label do not.
 
     Parameters
     ----------
