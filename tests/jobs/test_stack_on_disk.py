@@ -203,7 +203,9 @@ def test_the_order_of_the_axes_in_a_file_changes_no_result(own, shape, others, t
             order = axes if name == "iq" else spatial if place != "session" else "t" + spatial
             turned = in_order(order, expected[name], "".join(letter for letter in own if letter in order))
             assert values.shape == turned.shape
-            np.testing.assert_allclose(values, turned, atol=1e-5 * np.abs(turned).max(), err_msg=name)
+            # What is left is rounded as what is removed, 300 times as much, which is turned from frame to frame
+            most = 300 * np.finfo(np.float32).eps * np.sqrt(shape[0]) * np.abs(turned).max()
+            np.testing.assert_allclose(values, turned, atol=most, err_msg=name)
 
 
 def test_methods_that_require_the_whole_stack_are_refused(phantom_file: Path, tmp_path: Path) -> None:

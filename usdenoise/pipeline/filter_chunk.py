@@ -32,7 +32,7 @@ from usdenoise.linalg.tall_matrices import (
     CACHED_ENTRIES,
     NEGLIGIBLE,
     column_squared_norms,
-    part_slices,
+    row_parts,
     slices_of,
 )
 from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
@@ -262,7 +262,7 @@ def filtered_tiles(
     xp = namespace(x)
     v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
     v_h_a = v_h @ a
-    # On the processor a tile is a copy, which stays in the cache with its rows together.
+    # On the processor a tile is a copy, which stays in the cache, in the memory order of the frames
     is_copied, width = isinstance(x, np.ndarray), max(DEVICE_TILE_ENTRIES // x.shape[0], 1)
     if is_copied:
         width = min(max(CACHED_ENTRIES // len(x), 32), 512)
@@ -270,12 +270,15 @@ def filtered_tiles(
     for part in slices_of(stop - start, width):
         pixels = slice(start + part.start, start + part.stop)
         y, tile_u = x[:, pixels], u[:, pixels]
-        if is_copied:
-            y = y.copy()
         if observed is None:
             # One product: Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
-            removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
-            y = np.subtract(y, removed, out=y) if is_copied else y - removed
+            factors = xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
+            if is_copied:
+                removed = np.empty_like(y, np.result_type(both, factors))
+                np.matmul(both, factors, out=removed)
+                y = np.subtract(y, removed, out=removed if removed.dtype == y.dtype else np.empty_like(y))
+            else:
+                y = y - both @ factors
         else:
             y = zero_outside(y - a @ tile_u, observed[:, pixels])
             y -= v @ (v_h @ y)
@@ -507,8 +510,8 @@ def _coefficients(
             if threads is None or not isinstance(x, np.ndarray):
                 a = to_host(x @ u.conjugate)
             else:
-                # Frames side by side
-                parts = part_slices(*x.shape)
+                # Frames side by side, and not one by one: each product reads U
+                parts = row_parts(x.shape)
                 a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
         finite = xp.isfinite(x)
