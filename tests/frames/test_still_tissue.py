@@ -33,9 +33,8 @@ def moving_speckle(seed: int, n: int, shape: tuple[int, ...], strain: float = 2.
 def motion_of(x: NDArray, tiles: Tiles, used: NDArray | None = None) -> TissueMotion:
     used = np.ones(len(x), bool) if used is None else used
     products = tile_products(x, tiles, used)
-    return still_tissue.motion_and_strengths(
-        tiles, products, np.mean(np.abs(x[used].astype(complex)) ** 2, axis=0)
-    )[0]
+    energy = tiles.summed(np.mean(np.abs(x[used].astype(complex)) ** 2, axis=0)[None])[0]
+    return still_tissue.motion_and_strengths(tiles, products, energy)[0]
 
 
 def slow_turns(x: NDArray, tiles: Tiles) -> NDArray:
@@ -74,12 +73,14 @@ def slow_turns(x: NDArray, tiles: Tiles) -> NDArray:
     return np.stack(turns).reshape(len(x), -1)
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("kind", SHAPES)
-def test_turns_are_those_of_loops(kind: str, scale: float) -> None:
+def test_turns_are_those_of_loops(kind: str, scale: float, is_compiled: bool, order: str) -> None:
     shape, pitches = SHAPES[kind]
-    tiles = Tiles.of(shape, pitches)
-    x = np.float32(scale) * moving_speckle(1, 6, shape)[0]
+    tiles = replace(Tiles.of(shape, pitches), is_compiled=is_compiled)
+    x = np.asarray(np.float32(scale) * moving_speckle(1, 6, shape)[0], order=order)
     wanted = slow_turns(x, tiles)
     motion = motion_of(x, tiles)
     # Each step is the angle of a sum of n_pixels products in single precision.
@@ -108,9 +109,11 @@ def test_what_turns_back_is_as_recorded_and_powers_stay() -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_chunks_and_rows_turn_as_the_whole(order: str, is_compiled: bool) -> None:
     shape, n = (20, 16), 40
-    tiles, x = Tiles.of(shape, (None, None)), np.asarray(moving_speckle(4, n, shape)[0], order=order)
+    tiles = replace(Tiles.of(shape, (None, None)), is_compiled=is_compiled)
+    x = np.asarray(moving_speckle(4, n, shape)[0], order=order)
     used = np.ones(n, bool)
     used[[0, 13, 14, 39]] = False
     x[13:15] = 50 * gaussian(np.random.default_rng(5), (2, x.shape[1]))
@@ -140,6 +143,26 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
         assert np.abs(held.at_once.frames.moving(target, target, executor) - x).max() < rounding
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_products_of_tiles_are_sums_over_pixels(kind: str, is_compiled: bool, lag: int, order: str) -> None:
+    shape, pitches = SHAPES[kind]
+    tiles = replace(Tiles.of(shape, pitches), is_compiled=is_compiled)
+    x = np.asarray(gaussian(np.random.default_rng(8), (9, np.prod(shape))), order=order)
+    x[4, 5] = np.nan
+    numbers, counted = np.array([0, 1, 3, 4, 5, 8]), np.arange(x.shape[1]) % 7 != 2
+    seen = np.where(np.isfinite(x) & counted, x, 0)[numbers].astype(complex)
+    wanted = np.zeros((len(numbers) - lag, *tiles.counts), complex)
+    for pixel, place in enumerate(np.ndindex(*shape)):
+        tile = tuple(i // side for i, side in zip(place, tiles.sides, strict=True))
+        wanted[:, *tile] += seen[lag:, pixel] * seen[: len(seen) - lag, pixel].conj()
+    found = still_tissue.lagged_products(x, tiles, numbers, counted, lag)
+    # A tile sums a few dozen products of numbers of size 1
+    np.testing.assert_allclose(found, wanted, atol=64 * np.finfo(np.float32).eps * np.abs(wanted).max())
+
+
 def test_missing_entries_and_frames_do_not_count() -> None:
     shape, n = (24, 20), 30
     x, _ = moving_speckle(6, n, shape)
@@ -150,7 +173,7 @@ def test_missing_entries_and_frames_do_not_count() -> None:
     gaps[11] = np.inf
     used = np.isfinite(gaps).any(axis=1)
     found = motion_of(np.where(np.isfinite(gaps), gaps, 0), tiles, used)
-    energy = np.nanmean(np.abs(x) ** 2, axis=0)
+    energy = tiles.summed(np.nanmean(np.abs(x) ** 2, axis=0)[None])[0]
     direct, _ = still_tissue.motion_and_strengths(tiles, tile_products(gaps, tiles, used), energy)
     np.testing.assert_array_equal(direct.steps, found.steps)
     # A tenth of the pixels has the phase of all of them but for speckle
@@ -264,8 +287,14 @@ def test_noise_is_not_displaced():
     assert np.isnan(motion_of(x, Tiles.of((48, 40), (0.1, 0.1))).displacement(np.ones(40, bool))).all()
 
 
-def test_some_frames_are_those_of_all():
-    x, _ = moving_speckle(5, 90, (24, 20))
-    motion = motion_of(x, Tiles.of((24, 20), (0.1, 0.1)))
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_some_frames_are_those_of_all(order, is_compiled):
+    x = np.asarray(moving_speckle(5, 90, (24, 20))[0], order=order)
+    # As of a file that is mapped into memory
+    x.setflags(write=False)
+    motion = motion_of(x, replace(Tiles.of((24, 20), (0.1, 0.1)), is_compiled=is_compiled))
     numbers = np.random.default_rng(0).permutation(90)[:40]
-    np.testing.assert_array_equal(motion.still_frames(x, numbers), motion.still(x)[numbers])
+    # Sums of the same products may be fused in one of the loops
+    rounding = 90 * np.finfo(np.float32).eps * np.abs(x).max()
+    assert np.abs(motion.still_frames(x, numbers) - motion.still(x)[numbers]).max() < rounding

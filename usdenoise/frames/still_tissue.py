@@ -21,9 +21,10 @@ imaging without contrast. IEEE Trans. Ultrason. Ferroelectr. Freq. Control 66(5)
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +37,19 @@ from usdenoise.linalg.array_library import (
     finite_or_zero,
     in_full_precision,
     namespace,
+    squared_magnitudes,
     to_host,
     to_library,
     used_frames,
     zero_outside,
 )
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.tall_matrices import TINY, part_slices, squared_norms
+from usdenoise.linalg.tall_matrices import COMPILED_ENTRIES, TINY, part_slices, slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import FEW_PIXELS, SOME_FRAMES, spread_rows
+
+Value = TypeVar("Value")
 
 TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.5, 6, 2
 """Side of a tile in mm, about, in pixels along an axis whose pitch is not known, and least side in pixels."""
@@ -77,11 +81,14 @@ class Tiles:
         Pixels of a tile along each axis.
     side_mm : tuple of float
         The same in units in which tiles are TILE_MM wide, about.
+    is_compiled : bool
+        Whether compiled loops make products and turns of frames of NumPy, in a third of the time; by default not.
     """
 
     shape: tuple[int, ...]
     sides: tuple[int, ...]
     side_mm: tuple[float, ...]
+    is_compiled: bool = False
 
     @classmethod
     def of(cls, shape: Sequence[int], pitches: Sequence[float | None]) -> "Tiles":
@@ -91,6 +98,14 @@ class Tiles:
         return cls(
             tuple(shape), tuple(sides), tuple(side * pitch for side, pitch in zip(sides, known, strict=True))
         )
+
+    def of_three(self, of_axes: Sequence[Value], of_none: Value) -> tuple[Value, Value, Value]:
+        """Return what each axis has for three axes, as compiled loops take it, with something for those that are not there.
+
+        The last axis is the one along which pixels are neighbours in memory.
+        """
+        x_and_y = [*(of_none,) * (3 - len(of_axes)), *of_axes[1:]]
+        return of_axes[0], x_and_y[0], x_and_y[1]
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -137,12 +152,17 @@ class Tiles:
             found.append((first, place - first))
         return found
 
-    def summed(self, values: Array) -> Array:
-        """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis)."""
-        values = namespace(values).reshape(values, (-1, *self.shape))
+    def summed(self, values: Array, is_by_pixel: bool = False) -> Array:
+        """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis).
+
+        By pixel, images are (n_pixels, n), and the sums (tiles along each axis, n).
+        """
+        shape = (*self.shape, -1) if is_by_pixel else (-1, *self.shape)
+        values, first_axis = namespace(values).reshape(values, shape), 0 if is_by_pixel else 1
         if not isinstance(values, np.ndarray):
             return _along(values, enumerate(self.sums, 1))
-        for axis, (n, side, count) in enumerate(zip(self.shape, self.sides, self.counts, strict=True), 1):
+        sizes = zip(self.shape, self.sides, self.counts, strict=True)
+        for axis, (n, side, count) in enumerate(sizes, first_axis):
             # Whole tiles, and then the pixels that are left
             cut, whole = (slice(None),) * axis, n // side
             total: Numbers = np.zeros((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
@@ -194,11 +214,16 @@ class Tiles:
         return total
 
 
-def tiles_of(geometry: Geometry, options: DenoiseOptions) -> Tiles | None:
-    """Return the tiles of an image whose tissue is to be held still; None for real frames, or if it is not."""
+def tiles_of(geometry: Geometry, options: DenoiseOptions, n_frames: float | None = None) -> Tiles | None:
+    """Return the tiles of an image whose tissue is to be held still; None for real frames, or if it is not.
+
+    `n_frames` is the number of frames of the recording, by default of the geometry: if there are many, loops are compiled.
+    """
     if options.tissue != "still" or not geometry.is_complex:
         return None
-    return Tiles.of(geometry.pixel_shape, [geometry.spacing_mm.get(letter) for letter in geometry.pixel_axes])
+    n_entries = (geometry.n_frames if n_frames is None else n_frames) * geometry.n_pixels
+    pitches = [geometry.spacing_mm.get(letter) for letter in geometry.pixel_axes]
+    return replace(Tiles.of(geometry.pixel_shape, pitches), is_compiled=n_entries >= COMPILED_ENTRIES)
 
 
 @in_full_precision
@@ -254,38 +279,93 @@ def tile_products(
     counted : (n_pixels,) boolean array, optional
         Pixels that count; by default all.
     """
-    numbers, xp = np.flatnonzero(used), namespace(x)
-    kind = np.result_type(dtype_of(x), np.complex64)
+    numbers, kind = np.flatnonzero(used), np.result_type(dtype_of(x), np.complex64)
     if not len(numbers):
         nothing = np.zeros((0, *tiles.counts), kind)
         return ChunkProducts(nothing, numbers, np.zeros((2, x.shape[1]), kind), len(used))
-    found = []
+    products = lagged_products(x, tiles, numbers, counted, 1)
+    ends = np.stack([to_host(x[number : number + 1, :])[0] for number in (numbers[0], numbers[-1])])
+    counts = np.isfinite(ends) if counted is None else counted & np.isfinite(ends)
+    return ChunkProducts(products, numbers, np.where(counts, ends, 0), len(used))
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def lagged_products(
+    x: Array, tiles: Tiles, numbers: NDArray[np.intp], counted: NDArray[np.bool_] | None, lag: int
+) -> Numbers:
+    """Return the sums over tiles of x_(t + lag) conj(x_t), (n - lag, tiles along each axis), of frames after each other.
+
+    Parameters
+    ----------
+    x : (n_frames, n_pixels) array
+        Frames, of any library.
+    tiles : Tiles
+        The tiles.
+    numbers : (n,) array of int
+        Numbers of the frames, increasing, more than `lag`.
+    counted : (n_pixels,) boolean array or None
+        Pixels that count; None for all. Entries that are not finite do not count.
+    lag : int
+        1 for the products of neighbours; 0 for energies, which are real.
+    """
+    xp, found, is_on_host = namespace(x), list[Numbers](), isinstance(x, np.ndarray)
     counts = None if counted is None or counted.all() else to_library(counted, x)
-    is_on_host = isinstance(x, np.ndarray)
+    is_by_pixel = is_on_host and x.strides[0] < x.strides[1]
 
-    def of(frames: Array) -> Array:
-        return frames if counts is None else zero_outside(frames, counts)
+    def add(at: NDArray[np.intp], pixels: slice, tiles: Tiles) -> None:
+        is_run = at[-1] - at[0] == len(at) - 1
+        frames = x[at[0] : at[-1] + 1, pixels] if is_run else xp.take(x[:, pixels], to_library(at, x), axis=0)
+        frames = frames if counts is None else zero_outside(frames, counts[pixels])
+        sums = to_host(_summed_products(frames, tiles, is_by_pixel, lag))
+        if not np.isfinite(sums).all():
+            sums = to_host(_summed_products(finite_or_zero(frames), tiles, is_by_pixel, lag))
+        found.append(sums)
 
-    with np.errstate(invalid="ignore", over="ignore"):
-        for part in part_slices(len(numbers) - 1, x.shape[1] if is_on_host else 1):
-            at = numbers[part.start : part.stop + 1]
-            is_run = at[-1] - at[0] == len(at) - 1
-            frames = x[at[0] : at[-1] + 1, :] if is_run else xp.take(x, to_library(at, x), axis=0)
-            frames = of(np.ascontiguousarray(frames) if is_on_host else frames)
-            sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
-            if not np.isfinite(sums).all():
-                frames = finite_or_zero(frames)
-                sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
-            found.append(sums)
-        ends = np.stack([to_host(of(x[number : number + 1, :]))[0] for number in (numbers[0], numbers[-1])])
-    products = np.concatenate(found) if found else np.zeros((0, *tiles.counts), kind)
-    return ChunkProducts(products, numbers, np.where(np.isfinite(ends), ends, 0), len(used))
+    if is_by_pixel:
+        # Rows of tiles after each other, each with all frames
+        side, row = tiles.sides[0], math.prod(tiles.shape[1:])
+        for part in part_slices(tiles.counts[0], side * row * len(numbers)):
+            first, stop = part.start * side, min(part.stop * side, tiles.shape[0])
+            own = replace(tiles, shape=(stop - first, *tiles.shape[1:]))
+            add(numbers, slice(first * row, stop * row), own)
+        return np.moveaxis(np.concatenate(found), -1, 0)
+    for part in part_slices(len(numbers) - lag, x.shape[1] if is_on_host else 1):
+        add(numbers[part.start : part.stop + lag], slice(None), tiles)
+    kind = np.result_type(dtype_of(x), np.complex64)
+    return np.concatenate(found) if found else np.zeros((0, *tiles.counts), kind)
 
 
-def _energies(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the energy of each frame and of each pixel, with 0 for values that are not finite."""
-    found = squared_norms(x)
-    return found if np.isfinite(found[0]).all() else squared_norms(finite_or_zero(x))
+def _summed_products(frames: Array, tiles: Tiles, is_by_pixel: bool, lag: int) -> Array:
+    """Return :func:`lagged_products` of frames after each other; by pixel as :meth:`Tiles.summed`."""
+    if isinstance(frames, np.ndarray) and tiles.is_compiled:
+        return _compiled_products(frames, tiles, is_by_pixel, lag)
+    if isinstance(frames, np.ndarray):
+        frames = np.ascontiguousarray(frames.T if is_by_pixel else frames)
+    if not lag:
+        return tiles.summed(squared_magnitudes(frames), is_by_pixel)
+    if is_by_pixel:
+        return tiles.summed(frames[:, lag:] * frames[:, :-lag].conj(), True)
+    return tiles.summed(frames[lag:, :] * namespace(frames).conj(frames[:-lag, :]))
+
+
+def _compiled_products(frames: Numbers, tiles: Tiles, is_by_pixel: bool, lag: int) -> Numbers:
+    """Return the same by compiled loops."""
+    from usdenoise.linalg.compiled_loops import lagged_products_by_frame, lagged_products_by_pixel
+
+    values = np.ascontiguousarray(frames.T if is_by_pixel else frames)
+    shape, counts, sides = (
+        tiles.of_three(of_axes, 1) for of_axes in (tiles.shape, tiles.counts, tiles.sides)
+    )
+    kind, n = values.real.dtype, len(frames) - lag
+    if is_by_pixel:
+        sums = np.zeros((*tiles.counts, n), values.dtype)
+        images, into = values.reshape(*shape, -1), sums.reshape(*counts, n)
+        lagged_products_by_pixel(images.view(kind), lag, sides, into.view(kind))
+    else:
+        sums = np.zeros((n, *tiles.counts), values.dtype)
+        images, into = values.reshape(-1, *shape), sums.reshape(n, *counts)
+        lagged_products_by_frame(images.view(kind), lag, sides, into.view(kind))
+    return sums if lag else sums.real
 
 
 def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProducts:
@@ -359,13 +439,72 @@ class TissueMotion:
 
     def end(self, start: Numbers | None) -> Numbers:
         """Return e in the last frame, (n_pixels,), from e before the first one; None for 1."""
-        parts = []
-        for rows, pixels in self.row_parts:
-            turn = np.ones(pixels.stop - pixels.start, self.steps.dtype) if start is None else start[pixels]
-            for _, turns in self._turns(turn, start, (rows, pixels), True):
-                turn = turns[-1]
-            parts.append(turn)
-        return np.asarray(np.concatenate(parts))
+        nothing = np.zeros((0, math.prod(self.tiles.shape)), self.steps.dtype)
+        turn = self._turner(nothing, nothing, start, True, np.arange(0))
+        return np.concatenate([turn(part) for part in self._row_parts()])
+
+    def _turner(
+        self, x: Numbers, out: Numbers, start: Numbers | None, is_back: bool, numbers: NDArray[np.intp] | None
+    ) -> Callable[[tuple[slice, slice]], Numbers]:
+        """Return what turns some rows of pixels of frames of NumPy, and returns e in their last frame.
+
+        `out` gets the frames with some numbers, which increase; None for all frames.
+        """
+        is_by_pixel = x.strides[0] < x.strides[1]
+        arrays = [array.T if is_by_pixel else array for array in (x, out)]
+        is_compiled = self.tiles.is_compiled and x.dtype == out.dtype
+        if is_compiled and all(array.flags.c_contiguous for array in arrays):
+            return self._compiled_turner(arrays[0], arrays[1], start, is_back, numbers, is_by_pixel)
+
+        @np.errstate(invalid="ignore")
+        def turn(part: tuple[slice, slice]) -> Numbers:
+            pixels, turns = part[1], np.ones((1, 1), out.dtype)
+            for frames, turns in self._turns(x, start, part, is_back):
+                if numbers is None:
+                    np.multiply(x[frames, pixels], turns, out=out[frames, pixels])
+                    continue
+                some = slice(*np.searchsorted(numbers, (frames.start, frames.stop)).tolist())
+                at = numbers[some]
+                out[some, pixels] = x[at, pixels] * turns[at - frames.start]
+            last: Numbers = turns[-1].copy()
+            return last
+
+        return turn
+
+    def _compiled_turner(
+        self,
+        x: Numbers,
+        out: Numbers,
+        start: Numbers | None,
+        is_back: bool,
+        numbers: NDArray[np.intp] | None,
+        is_by_pixel: bool,
+    ) -> Callable[[tuple[slice, slice]], Numbers]:
+        """Return the same with compiled loops, for contiguous frames (n, n_pixels), or (n_pixels, n) by pixel."""
+        from usdenoise.linalg.compiled_loops import turned_frames, turned_pixels
+
+        tiles, kind = self.tiles, x.real.dtype
+        shape, counts = tiles.of_three(tiles.shape, 1), tiles.of_three(tiles.counts, 1)
+        steps = self.steps.astype(x.dtype, copy=False).reshape(-1, *counts)
+        steps = np.ascontiguousarray(np.moveaxis(steps, 0, -1) if is_by_pixel else steps)
+        of_axes = tiles.of_three(tiles.places, (np.zeros(1, np.intp), np.zeros(1)))
+        places = tuple((first, weight.astype(kind)) for first, weight in of_axes)
+        as_images = (*shape, -1) if is_by_pixel else (-1, *shape[:2], 2 * shape[2])
+        images, into = (np.asarray(array).view(kind).reshape(as_images) for array in (x, out))
+        numbers = np.arange(len(self.steps)) if numbers is None else numbers
+        sign = np.array(1 if is_back else -1, kind)[()]
+
+        def turn(part: tuple[slice, slice]) -> Numbers:
+            rows, pixels = part
+            size = (rows.stop - rows.start, *shape[1:])
+            first = np.ones(size, x.dtype) if start is None else start[pixels].astype(x.dtype).reshape(size)
+            parts = np.stack([first.real, first.imag])
+            loop = turned_pixels if is_by_pixel else turned_frames
+            loop(images, steps.view(kind), places, parts, sign, numbers, rows.start, into)
+            last: Numbers = (parts[0] + 1j * parts[1]).astype(x.dtype).ravel()
+            return last
+
+        return turn
 
     def _turns(
         self, like: Array, start: Numbers | None, part: tuple[slice, slice], is_back: bool
@@ -399,11 +538,13 @@ class TissueMotion:
                 turn = np.multiply(each, turn, out=each)
             yield frames, turns
 
-    @property
-    def row_parts(self) -> list[tuple[slice, slice]]:
-        """Rows along z that are turned one after the other or side by side, and their pixels."""
+    def _row_parts(self, executor: ThreadExecutor | None = None) -> list[tuple[slice, slice]]:
+        """Return rows along z that are turned one after the other or side by side, and their pixels."""
         n_rows, row = self.tiles.shape[0], math.prod(self.tiles.shape[1:])
         parts = part_slices(n_rows, len(self.steps) * row // 2)
+        if self.tiles.is_compiled and (executor is None or executor.threads == 1):
+            # Frame by frame, which are read from memory in order
+            parts = slices_of(n_rows, n_rows)
         return [(rows, slice(rows.start * row, rows.stop * row)) for rows in parts]
 
     @np.errstate(invalid="ignore")
@@ -435,27 +576,21 @@ class TissueMotion:
             parts = [x[frames, :] * turns for frames, turns in self._turns(x, start, whole, is_back)]
             return parts[0] if len(parts) == 1 else namespace(x).concat(parts)
         into = np.empty_like(x) if out is None else out
-
-        @np.errstate(invalid="ignore")
-        def turn(part: tuple[slice, slice]) -> None:
-            for frames, turns in self._turns(x, start, part, is_back):
-                np.multiply(x[frames, part[1]], turns, out=into[frames, part[1]])
-
-        for _ in (map if executor is None else executor.map)(turn, self.row_parts):
+        turn = self._turner(x, into, start, is_back, None)
+        for _ in (map if executor is None else executor.map)(turn, self._row_parts(executor)):
             pass
         return into
 
     @np.errstate(invalid="ignore")
     def still_frames(self, x: Numbers, numbers: NDArray[np.intp]) -> Numbers:
         """Return some of the frames, (n, n_pixels) of NumPy, by their numbers, with the tissue held still."""
-        out, order = np.empty((len(numbers), x.shape[1]), x.dtype), np.argsort(numbers)
-        rising = numbers[order]
-        for part in self.row_parts:
-            for frames, turns in self._turns(x, None, part, False):
-                some = slice(*np.searchsorted(rising, (frames.start, frames.stop)).tolist())
-                at, pixels = rising[some], part[1]
-                out[order[some], pixels] = x[at, pixels] * turns[at - frames.start]
-        return out
+        out = np.empty((len(numbers), x.shape[1]), x.dtype, "F" if x.strides[0] < x.strides[1] else "C")
+        order = np.argsort(numbers)
+        turn = self._turner(x, out, None, False, numbers[order])
+        for part in self._row_parts():
+            turn(part)
+        is_sorted = (numbers[order] == numbers).all()
+        return out if is_sorted else out[np.argsort(order)]
 
     def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the displacement of the tissue along depth in each frame, (n_frames, 2), in wavelengths.
@@ -481,7 +616,7 @@ class TissueMotion:
 
 
 def motion_and_strengths(
-    tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]
+    tiles: Tiles, products: ChunkProducts, of_tiles: NDArray[np.float64]
 ) -> tuple[TissueMotion, NDArray[np.float64]]:
     """Return the motion of a block, and how strong each of its steps is: the sum of the kernel's averages.
 
@@ -491,10 +626,9 @@ def motion_and_strengths(
         The tiles.
     products : ChunkProducts
         Products of the tiles.
-    energy : (n_pixels,) array
-        Mean energy of the pixels in a frame that counts.
+    of_tiles : (tiles along each axis) array
+        Energy of the tiles in a frame that counts, on average.
     """
-    of_tiles = tiles.summed(energy[None])[0]
     usual = tiles.averaged(of_tiles[..., None])[..., 0]
     steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
     squares, sizes, strengths = np.zeros(tiles.counts), np.zeros(tiles.counts), list[NDArray[np.float64]]()
@@ -607,25 +741,17 @@ def motion_of(
     Frames that are like neither of their neighbours, such as damaged ones, do not count, nor do entries that are not finite.
     The phase comes from some pixels, by default from all.
     """
-    xp = namespace(x)
-    with np.errstate(invalid="ignore", over="ignore"):
-        seen = x
-        if counted_pixels is not None and not counted_pixels.all():
-            seen = xp.take(x, to_library(np.flatnonzero(counted_pixels), x), axis=1)
-        of_frames, of_pixels = _energies(seen)
-        for _ in range(2):
-            products = tile_products(x, tiles, used, counted_pixels)
-            if seen is not x or not used.all():
-                of_pixels = _energies(used_frames(x, used))[1]
-            energy = of_pixels if counted_pixels is None else of_pixels * counted_pixels
-            motion, strengths = motion_and_strengths(
-                tiles, products, energy / max(int(np.count_nonzero(used)), 1)
-            )
-            # Once more without those that are apart
-            apart = _frames_apart(products, strengths, tiles, of_frames)
-            if not apart.any():
-                break
-            used = used & ~apart
+    energies = lagged_products(x, tiles, np.arange(x.shape[0]), counted_pixels, 0).astype(np.float64)
+    of_frames = energies.reshape(len(energies), -1).sum(axis=1)
+    for _ in range(2):
+        products = tile_products(x, tiles, used, counted_pixels)
+        of_tiles = energies[used].sum(axis=0) / max(int(np.count_nonzero(used)), 1)
+        motion, strengths = motion_and_strengths(tiles, products, of_tiles)
+        # Once more without those that are apart
+        apart = _frames_apart(products, strengths, tiles, of_frames)
+        if not apart.any():
+            break
+        used = used & ~apart
     return motion, used
 
 

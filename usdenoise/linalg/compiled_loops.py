@@ -1,4 +1,4 @@
-"""Compiled loops: lagged products of columns, interpolation by a kernel of 12 taps, and the sparse evaluation of a problem.
+"""Compiled loops: lags of columns, interpolation by 12 taps, products and turns of frames, and sparse evaluation.
 
 For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
 and conj(e) u_i to row j of R^H U; ``tests/reference/loops.py`` has that loop as it is written here. Complex rows are split
@@ -23,6 +23,11 @@ from usdenoise.linalg.array_library import Numbers
 Taps = tuple[np.floating, ...]
 """The 12 factors of a kernel."""
 
+Sides = tuple[int, int, int]
+Place = tuple[NDArray[np.intp], NDArray[np.floating]]
+Places = tuple[Place, Place, Place]
+"""Pixels of a tile along z, x and y; the first of two tiles beside each pixel along an axis, and the second one's weight."""
+
 # Sums may be reordered and fused; the order is fixed at compile time, so that results are reproducible.
 REORDERED_SUMS = frozenset({"contract", "nsz", "reassoc"})
 
@@ -37,12 +42,14 @@ def compiled(fastmath: frozenset[str] = frozenset()) -> Callable[[Callable[..., 
     fastmath : frozenset of str
         Liberties that the compiler may take with sums; by default none.
     """
+    # Divisions that are checked have no vector instructions
+    how: dict[str, Any] = {"nogil": True, "fastmath": set(fastmath), "error_model": "numpy"}
 
     def compile_loop(loop: Callable[..., Any]) -> Any:
         try:
-            compiled_loop = numba.njit(loop, nogil=True, cache=True, fastmath=set(fastmath))
+            compiled_loop = numba.njit(loop, cache=True, **how)
         except RuntimeError:
-            compiled_loop = numba.njit(loop, nogil=True, fastmath=set(fastmath))
+            compiled_loop = numba.njit(loop, **how)
         # The full disk of a home folder, and code that was written in part, would end the job. Numba guards against errors
         # of files only on Windows. With NUMBA_DISABLE_JIT nothing is compiled.
         errors = (OSError, EOFError, UnpicklingError)
@@ -160,6 +167,177 @@ def along_columns(
                 + (t4 * a4[c] + t5 * a5[c] + t6 * a6[c] + t7 * a7[c])
                 + (t8 * a8[c] + t9 * a9[c] + t10 * a10[c] + t11 * a11[c])
             )
+
+
+@compiled(REORDERED_SUMS)
+def lagged_products_by_frame(
+    images: NDArray[np.floating], lag: int, sides: Sides, sums: NDArray[np.floating]
+) -> None:
+    """Add x[t + lag] conj(x[t]) to sums[t] of the tile in which each pixel is. Complex numbers are pairs of real ones.
+
+    Parameters
+    ----------
+    images : (n, n_z, n_x, 2 n_y) array
+        The images x, contiguous.
+    lag : int
+        The lag.
+    sides : tuple of 3 int
+        Pixels of a tile along each axis.
+    sums : (n - lag, tiles along z, tiles along x, 2 * tiles along y) array
+        The sums.
+    """
+    _, n_z, n_x, n_y = images.shape
+    real, imaginary = np.empty(n_y // 2, images.dtype), np.empty(n_y // 2, images.dtype)
+    for t, i, j in np.ndindex(sums.shape[:3]):
+        # Rows of a tile first, which has vector instructions
+        real[:], imaginary[:] = 0, 0
+        for z in range(i * sides[0], min((i + 1) * sides[0], n_z)):
+            for x in range(j * sides[1], min((j + 1) * sides[1], n_x)):
+                a, b = images[t + lag, z, x], images[t, z, x]
+                for y in range(len(real)):
+                    real[y] += a[2 * y] * b[2 * y] + a[2 * y + 1] * b[2 * y + 1]
+                    imaginary[y] += a[2 * y + 1] * b[2 * y] - a[2 * y] * b[2 * y + 1]
+        for y in range(len(real)):
+            sums[t, i, j, 2 * (y // sides[2])] += real[y]
+            sums[t, i, j, 2 * (y // sides[2]) + 1] += imaginary[y]
+
+
+@compiled(REORDERED_SUMS)
+def lagged_products_by_pixel(
+    images: NDArray[np.floating], lag: int, sides: Sides, sums: NDArray[np.floating]
+) -> None:
+    """Do the same for images (n_z, n_x, n_y, 2 n) and sums (tiles along z, x and y, 2 n - 2 lag)."""
+    for z, x, y in np.ndindex(images.shape[:3]):
+        total = sums[z // sides[0], x // sides[1], y // sides[2]]
+        a, b = images[z, x, y, 2 * lag :], images[z, x, y]
+        for t in range(len(total) // 2):
+            total[2 * t] += a[2 * t] * b[2 * t] + a[2 * t + 1] * b[2 * t + 1]
+            total[2 * t + 1] += a[2 * t + 1] * b[2 * t] - a[2 * t] * b[2 * t + 1]
+
+
+@compiled(REORDERED_SUMS)
+def turned_frames(
+    images: NDArray[np.floating],
+    steps: NDArray[np.floating],
+    places: Places,
+    turn: NDArray[np.floating],
+    sign: np.floating,
+    numbers: NDArray[np.intp],
+    first_row: int,
+    out: NDArray[np.floating],
+) -> None:
+    """Multiply images by turns e, which are products of interpolated steps over their magnitudes.
+
+    Complex numbers are pairs of real ones.
+
+    Parameters
+    ----------
+    images : (n, n_z, n_x, 2 n_y) array
+        The images, contiguous.
+    steps : (n, tiles along z, tiles along x, 2 * tiles along y) array
+        The step of each tile and image.
+    places : Places
+        Along z, x and y.
+    turn : (2, rows, n_x, n_y) array
+        Real and imaginary part of e before the first image, which become those in the last one.
+    sign : 1 or -1
+        -1 to multiply by conj(e).
+    numbers : (m,) array of int
+        Numbers of the images that are multiplied, increasing.
+    first_row : int
+        The first of the rows along z that are turned.
+    out : (m, n_z, n_x, 2 n_y) array
+        Gets the images; it may be `images` if all are multiplied.
+    """
+    n_tiles_z, n_tiles_x, n_tiles_y = steps.shape[1], steps.shape[2], steps.shape[3] // 2
+    _, rows, n_x, n_y = turn.shape
+    of_tiles = np.empty((2, n_tiles_y + 1), steps.dtype)
+    real, imaginary, k = np.empty(n_y, steps.dtype), np.empty(n_y, steps.dtype), 0
+    for t in range(len(steps)):
+        is_wanted = k < len(numbers) and numbers[k] == t
+        for row, x in np.ndindex(rows, n_x):
+            z = first_row + row
+            # The steps along z and x, then along y
+            i, j, of_z, of_x = places[0][0][z], places[1][0][x], places[0][1][z], places[1][1][x]
+            i_next, j_next = min(i + 1, n_tiles_z - 1), min(j + 1, n_tiles_x - 1)
+            a, b, c, d = steps[t, i, j], steps[t, i, j_next], steps[t, i_next, j], steps[t, i_next, j_next]
+            for part in range(2):
+                for tile in range(n_tiles_y):
+                    at = 2 * tile + part
+                    near = a[at] + of_x * (b[at] - a[at])
+                    of_tiles[part, tile] = near + of_z * (c[at] + of_x * (d[at] - c[at]) - near)
+                of_tiles[part, n_tiles_y] = of_tiles[part, n_tiles_y - 1]
+            for y in range(n_y):
+                at, weight = places[2][0][y], places[2][1][y]
+                real[y] = of_tiles[0, at] + weight * (of_tiles[0, at + 1] - of_tiles[0, at])
+                imaginary[y] = of_tiles[1, at] + weight * (of_tiles[1, at + 1] - of_tiles[1, at])
+            e, f = turn[0, row, x], turn[1, row, x]
+            for y in range(n_y):
+                scale = np.sqrt(real[y] * real[y] + imaginary[y] * imaginary[y])
+                before, other = e[y], f[y]
+                e[y] = (real[y] * before - imaginary[y] * other) / scale
+                f[y] = (real[y] * other + imaginary[y] * before) / scale
+            if is_wanted:
+                image, turned = images[t, z, x], out[k, z, x]
+                for y in range(n_y):
+                    turned[2 * y], turned[2 * y + 1] = (
+                        image[2 * y] * e[y] - image[2 * y + 1] * sign * f[y],
+                        image[2 * y] * sign * f[y] + image[2 * y + 1] * e[y],
+                    )
+        k += is_wanted
+
+
+@compiled(REORDERED_SUMS)
+def turned_pixels(
+    images: NDArray[np.floating],
+    steps: NDArray[np.floating],
+    places: Places,
+    turn: NDArray[np.floating],
+    sign: np.floating,
+    numbers: NDArray[np.intp],
+    first_row: int,
+    out: NDArray[np.floating],
+) -> None:
+    """Do the same for images (n_z, n_x, n_y, 2 n), steps (tiles along z, x and y, 2 n), and out (n_z, n_x, n_y, 2 m)."""
+    n_tiles_z, n_tiles_x, n_tiles_y, n = steps.shape
+    _, rows, n_x, n_y = turn.shape
+    of_tiles, both = np.empty((n_tiles_y, n), steps.dtype), np.empty(n, steps.dtype)
+    for row, x in np.ndindex(rows, n_x):
+        z = first_row + row
+        i, j, of_z, of_x = places[0][0][z], places[1][0][x], places[0][1][z], places[1][1][x]
+        i_next, j_next = min(i + 1, n_tiles_z - 1), min(j + 1, n_tiles_x - 1)
+        for tile in range(n_tiles_y):
+            a, b = steps[i, j, tile], steps[i, j_next, tile]
+            c, d, between = steps[i_next, j, tile], steps[i_next, j_next, tile], of_tiles[tile]
+            for t in range(n):
+                near = a[t] + of_x * (b[t] - a[t])
+                between[t] = near + of_z * (c[t] + of_x * (d[t] - c[t]) - near)
+        for y in range(n_y):
+            first, weight = places[2][0][y], places[2][1][y]
+            a, b = of_tiles[first], of_tiles[min(first + 1, n_tiles_y - 1)]
+            for t in range(n // 2):
+                real = a[2 * t] + weight * (b[2 * t] - a[2 * t])
+                imaginary = a[2 * t + 1] + weight * (b[2 * t + 1] - a[2 * t + 1])
+                scale = np.sqrt(real * real + imaginary * imaginary)
+                both[2 * t], both[2 * t + 1] = real / scale, imaginary / scale
+            e, f = turn[0, row, x, y], turn[1, row, x, y]
+            for t in range(n // 2):
+                real, imaginary = both[2 * t], both[2 * t + 1]
+                e, f = real * e - imaginary * f, real * f + imaginary * e
+                both[2 * t], both[2 * t + 1] = e, sign * f
+            turn[0, row, x, y], turn[1, row, x, y] = e, f
+            image, turned = images[z, x, y], out[z, x, y]
+            if 2 * len(numbers) == n:
+                for t in range(n // 2):
+                    turned[2 * t], turned[2 * t + 1] = (
+                        image[2 * t] * both[2 * t] - image[2 * t + 1] * both[2 * t + 1],
+                        image[2 * t] * both[2 * t + 1] + image[2 * t + 1] * both[2 * t],
+                    )
+            else:
+                for k in range(len(numbers)):
+                    t = numbers[k]
+                    turned[2 * k] = image[2 * t] * both[2 * t] - image[2 * t + 1] * both[2 * t + 1]
+                    turned[2 * k + 1] = image[2 * t] * both[2 * t + 1] + image[2 * t + 1] * both[2 * t]
 
 
 def sweep(

@@ -508,8 +508,8 @@ def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tupl
         products = tuple(map_chunks(products_of_chunk, recording.chunks, executor, tiles, used, mask))
     firsts = np.cumsum([0, *(chunk.n_frames for chunk in products[:-1])]).tolist()
     joined = joined_products(products, tiles)
-    energy = _used_energy(checked, executor) * mask
-    return motion_and_strengths(tiles, joined, energy / max(len(joined.numbers), 1))[0], firsts
+    energy = _used_energy(checked, executor) * mask / max(len(joined.numbers), 1)
+    return motion_and_strengths(tiles, joined, tiles.summed(energy[None])[0])[0], firsts
 
 
 def products_of_chunk(

@@ -81,7 +81,8 @@ class Clutter:
         Bad pixels of the blocks of a session, and the good pixels nearest to them, whose values take their place before a
         block is aligned: interpolation would spread their noise.
     is_compiled : bool
-        Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more. By default not.
+        Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more, and live. By default
+        not.
     """
 
     left: Numbers

@@ -287,6 +287,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     displacement = measures.displacement
     if clutter.still is None and (tiles := tiles_of(geometry, options)) is not None:
         # The tissue was not held still: how far it moves is found in the block as it was read
+        tiles = replace(tiles, is_compiled=clutter.is_compiled)
         motion, used = motion_of(x, tiles, ~search.excluded)
         displacement = largest_displacement(motion.displacement(used))
     out = None if measures.filtered is None else to_host(measures.filtered)

@@ -154,7 +154,8 @@ class OnlineSession:
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
         numbers = numbers[: state.n_sampled(stack.n_frames)]
-        tiles = None if findings.is_still is False else tiles_of(geometry, self._options)
+        # More blocks come
+        tiles = None if findings.is_still is False else tiles_of(geometry, self._options, math.inf)
         picked = pick_completed(block, numbers, tiles, ~findings.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
         file_time = file_time or FileTime.of(stack)

@@ -1,5 +1,6 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample without unusual blocks."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -122,7 +123,10 @@ def estimate_session(
         remedy = "check the frames that {bad_frames} excludes"
         raise InputError("no block of the session has good frames", remedy=remedy)
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
-    tiles = None if sample.scan_findings.is_still is False else tiles_of(geometry, options)
+    # More blocks come in a live session
+    n_frames = math.inf if n_fits == 1 else sum(block.n_frames for block in sample.blocks)
+    is_recorded = sample.scan_findings.is_still is False
+    tiles = None if is_recorded else tiles_of(geometry, options, n_frames)
     still = None if tiles is None else still_sample(sample, tiles, executor)
     # Bad frames that were given by their number are not in the sample
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
@@ -222,7 +226,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
         reference=estimate.reference,
         still=estimate.still,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
-        is_compiled=sum(lengths) * found.grid.mask.size >= COMPILED_ENTRIES,
+        is_compiled=is_new or sum(lengths) * found.grid.mask.size >= COMPILED_ENTRIES,
     )
 
 

@@ -195,7 +195,8 @@ def draw_sample(
             chosen[number] = frames
     # All in one array: a frame is in memory once
     values = empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
-    missing, tiles = np.zeros(values.shape, bool), tiles_of(recording.geometry, options)
+    missing, n_frames = np.zeros(values.shape, bool), sum(block.n_frames for block in blocks)
+    tiles = tiles_of(recording.geometry, options, n_frames)
     while True:
         n_read, contents = 0, np.zeros(2)
         items = [(blocks[number], frames) for number, frames in chosen.items()]
