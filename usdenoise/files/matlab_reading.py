@@ -232,11 +232,11 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
     InputError
         If the file is truncated or corrupt.
     """
-    from scipy.io import whosmat
-
     head = first_bytes(path)
     if head[:10] != b"MATLAB 5.0" and (path.suffix.lower() != ".mat" or len(head) < HEADER_BYTES):
         return None
+    from scipy.io import whosmat
+
     in_file = elements(path)
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []

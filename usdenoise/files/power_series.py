@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import median_filter
 
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError
@@ -248,6 +247,8 @@ def _one_series(geometry: Geometry, of_blocks: Arrays, means: Arrays) -> ResultS
     if "bad" in of_blocks:
         why = ["bad by its file" * bool(is_bad) for is_bad in of_blocks["bad"]]
     else:
+        from scipy.ndimage import median_filter
+
         # A change of the whole image that lasts, as by a drug, makes no block bad
         levels = np.nanmean(blood.reshape(len(times), -1), axis=1, dtype=np.float64)
         usual = np.maximum(median_filter(levels, LASTING), TINY)

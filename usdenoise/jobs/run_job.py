@@ -225,7 +225,8 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
             results.reserve(PAGE, "report.html")
         results.reserve(REPORT, "report.json")
         # The libraries load, and the versions that the files name are looked up, while the input is filtered.
-        drawing.submit(load_libraries)
+        if job.output.judges_blood:
+            drawing.submit(load_libraries)
         drawing.submit(software)
 
         # Open and filter: the images of each block, and the record of the input

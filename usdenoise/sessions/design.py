@@ -8,7 +8,6 @@ from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc, gammainc, gammaincc
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.tall_matrices import TINY
@@ -252,6 +251,9 @@ def response_of(
 
 def _integral(hrf: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the integral of a haemodynamic response from 0 up to each time; it is 1 from its end on."""
+    # Loading it takes longer than a small scan, and only a design needs it
+    from scipy.special import gammainc, gammaincc
+
     within = np.append(np.clip(seconds, 0, KERNEL_S), KERNEL_S)
     if hrf in GAMMAS:
         terms = [weight * gammainc(shape, within / scale) for shape, scale, weight in GAMMAS[hrf]]
@@ -665,6 +667,8 @@ def locked_correlation(
     energy = float(np.sum(measure**2))
     if n_free - n_columns < 1 or not n_columns or not energy > 0:
         return 0.0, 0.0, 1.0
+    from scipy.special import fdtrc
+
     fitted = columns @ np.linalg.lstsq(columns, measure)[0]
     rest = max(energy - float(np.sum(fitted**2)), 0.0) / (n_free - n_columns)
     f = float(np.sum(fitted**2)) / n_columns / max(rest, TINY)

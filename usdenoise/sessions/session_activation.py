@@ -8,7 +8,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc
 
 from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import OptionError
@@ -434,6 +433,8 @@ def _activation_doubts(
     good, noise = ~series.bad, series.means.get("noise_power")
     responses = [found.expected for found in activation.values()]
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
+    from scipy.special import bdtrc
+
     for name, found in activation.items():
         if name in design.problems:
             yield Doubt("design", f"{design.problems[name]}: it has no activation map")
