@@ -262,12 +262,7 @@ def frame_gram(matrix: Numbers, executor: Executor) -> Numbers:
     -------
     (n_frames, n_frames) float64 or complex128 array
     """
-
-    def product(rows: slice) -> Numbers:
-        part: Numbers = matrix[rows].astype(np.result_type(matrix.dtype, np.float64), copy=False)
-        return part.conj().T @ part
-
-    return np.asarray(sum(executor.map(product, row_parts(matrix.shape))))
+    return np.asarray(sum(executor.map(lambda rows: gram(matrix[rows]), row_parts(matrix.shape))))
 
 
 def normal_product(

@@ -193,6 +193,11 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 def _plain_value(value: object, without: Sequence[str] = ()) -> object:
     """Return a value in types that JSON has, without some keys of its mappings, on all levels."""
+    # Most values are numbers of curves, and the types of mappings are slow to ask for
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, Mapping):
         return {key: _plain_value(item, without) for key, item in value.items() if key not in without}
     if isinstance(value, list | tuple | set | frozenset):
@@ -201,7 +206,7 @@ def _plain_value(value: object, without: Sequence[str] = ()) -> object:
         return [value.start, value.stop, value.step]
     if is_dataclass(value) and not isinstance(value, type):
         return _plain_value(asdict(value), without)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value
 
 
 _RESOURCES = ("threads", "memory", "device")
