@@ -291,8 +291,9 @@ def test_noise_is_not_displaced():
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_some_frames_are_those_of_all(order, is_compiled):
     x = np.asarray(moving_speckle(5, 90, (24, 20))[0], order=order)
-    # As of a file that is mapped into memory
+    # As of a file that is mapped into memory, and some frames of a longer array
     x.setflags(write=False)
+    x = np.concatenate([x, x], axis=0).T.copy(order="C").T[:90] if order == "F" else x
     motion = motion_of(x, replace(Tiles.of((24, 20), (0.1, 0.1)), is_compiled=is_compiled))
     numbers = np.random.default_rng(0).permutation(90)[:40]
     # Sums of the same products may be fused in one of the loops

@@ -451,10 +451,11 @@ class TissueMotion:
         `out` gets the frames with some numbers, which increase; None for all frames.
         """
         is_by_pixel = x.strides[0] < x.strides[1]
-        arrays = [array.T if is_by_pixel else array for array in (x, out)]
-        is_compiled = self.tiles.is_compiled and x.dtype == out.dtype
-        if is_compiled and all(array.flags.c_contiguous for array in arrays):
-            return self._compiled_turner(arrays[0], arrays[1], start, is_back, numbers, is_by_pixel)
+        values, into = (x.T, out.T) if is_by_pixel else (x, out)
+        if self.tiles.is_compiled and x.dtype == out.dtype and into.flags.c_contiguous:
+            # Frames of a block of an array by pixel are not contiguous
+            values = np.ascontiguousarray(values)
+            return self._compiled_turner(values, into, start, is_back, numbers, is_by_pixel)
 
         @np.errstate(invalid="ignore")
         def turn(part: tuple[slice, slice]) -> Numbers:
