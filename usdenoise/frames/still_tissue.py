@@ -36,6 +36,7 @@ from usdenoise.linalg.array_library import (
     dtype_of,
     finite_or_zero,
     in_full_precision,
+    is_by_pixel,
     namespace,
     squared_magnitudes,
     to_host,
@@ -152,13 +153,13 @@ class Tiles:
             found.append((first, place - first))
         return found
 
-    def summed(self, values: Array, is_by_pixel: bool = False) -> Array:
+    def summed(self, values: Array, of_pixels: bool = False) -> Array:
         """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis).
 
         By pixel, images are (n_pixels, n), and the sums (tiles along each axis, n).
         """
-        shape = (*self.shape, -1) if is_by_pixel else (-1, *self.shape)
-        values, first_axis = namespace(values).reshape(values, shape), 0 if is_by_pixel else 1
+        shape = (*self.shape, -1) if of_pixels else (-1, *self.shape)
+        values, first_axis = namespace(values).reshape(values, shape), 0 if of_pixels else 1
         if not isinstance(values, np.ndarray):
             return _along(values, enumerate(self.sums, 1))
         sizes = zip(self.shape, self.sides, self.counts, strict=True)
@@ -310,18 +311,18 @@ def lagged_products(
     """
     xp, found, is_on_host = namespace(x), list[Numbers](), isinstance(x, np.ndarray)
     counts = None if counted is None or counted.all() else to_library(counted, x)
-    is_by_pixel = is_on_host and x.strides[0] < x.strides[1]
+    of_pixels = is_by_pixel(x)
 
     def add(at: NDArray[np.intp], pixels: slice, tiles: Tiles) -> None:
         is_run = at[-1] - at[0] == len(at) - 1
         frames = x[at[0] : at[-1] + 1, pixels] if is_run else xp.take(x[:, pixels], to_library(at, x), axis=0)
         frames = frames if counts is None else zero_outside(frames, counts[pixels])
-        sums = to_host(_summed_products(frames, tiles, is_by_pixel, lag))
+        sums = to_host(_summed_products(frames, tiles, of_pixels, lag))
         if not np.isfinite(sums).all():
-            sums = to_host(_summed_products(finite_or_zero(frames), tiles, is_by_pixel, lag))
+            sums = to_host(_summed_products(finite_or_zero(frames), tiles, of_pixels, lag))
         found.append(sums)
 
-    if is_by_pixel:
+    if of_pixels:
         # Rows of tiles after each other, each with all frames
         side, row = tiles.sides[0], math.prod(tiles.shape[1:])
         for part in part_slices(tiles.counts[0], side * row * len(numbers)):
@@ -335,36 +336,32 @@ def lagged_products(
     return np.concatenate(found) if found else np.zeros((0, *tiles.counts), kind)
 
 
-def _summed_products(frames: Array, tiles: Tiles, is_by_pixel: bool, lag: int) -> Array:
+def _summed_products(frames: Array, tiles: Tiles, of_pixels: bool, lag: int) -> Array:
     """Return :func:`lagged_products` of frames after each other; by pixel as :meth:`Tiles.summed`."""
-    if isinstance(frames, np.ndarray) and tiles.is_compiled:
-        return _compiled_products(frames, tiles, is_by_pixel, lag)
     if isinstance(frames, np.ndarray):
-        frames = np.ascontiguousarray(frames.T if is_by_pixel else frames)
+        frames = np.ascontiguousarray(frames.T if of_pixels else frames)
+        if tiles.is_compiled:
+            return _compiled_products(frames, tiles, of_pixels, lag)
     if not lag:
-        return tiles.summed(squared_magnitudes(frames), is_by_pixel)
-    if is_by_pixel:
+        return tiles.summed(squared_magnitudes(frames), of_pixels)
+    if of_pixels:
         return tiles.summed(frames[:, lag:] * frames[:, :-lag].conj(), True)
     return tiles.summed(frames[lag:, :] * namespace(frames).conj(frames[:-lag, :]))
 
 
-def _compiled_products(frames: Numbers, tiles: Tiles, is_by_pixel: bool, lag: int) -> Numbers:
-    """Return the same by compiled loops."""
+def _compiled_products(values: Numbers, tiles: Tiles, of_pixels: bool, lag: int) -> Numbers:
+    """Return the same by compiled loops, for contiguous frames (n, n_pixels), or (n_pixels, n) by pixel."""
     from usdenoise.linalg.compiled_loops import lagged_products_by_frame, lagged_products_by_pixel
 
-    values = np.ascontiguousarray(frames.T if is_by_pixel else frames)
     shape, counts, sides = (
         tiles.of_three(of_axes, 1) for of_axes in (tiles.shape, tiles.counts, tiles.sides)
     )
-    kind, n = values.real.dtype, len(frames) - lag
-    if is_by_pixel:
-        sums = np.zeros((*tiles.counts, n), values.dtype)
-        images, into = values.reshape(*shape, -1), sums.reshape(*counts, n)
-        lagged_products_by_pixel(images.view(kind), lag, sides, into.view(kind))
-    else:
-        sums = np.zeros((n, *tiles.counts), values.dtype)
-        images, into = values.reshape(-1, *shape), sums.reshape(n, *counts)
-        lagged_products_by_frame(images.view(kind), lag, sides, into.view(kind))
+    kind, n = values.real.dtype, values.shape[1 if of_pixels else 0] - lag
+    sums = np.zeros((*counts, n) if of_pixels else (n, *counts), values.dtype)
+    loop = lagged_products_by_pixel if of_pixels else lagged_products_by_frame
+    images = values.reshape((*shape, -1) if of_pixels else (-1, *shape))
+    loop(images.view(kind), lag, sides, sums.view(kind))
+    sums = sums.reshape((*tiles.counts, n) if of_pixels else (n, *tiles.counts))
     return sums if lag else sums.real
 
 
@@ -450,12 +447,12 @@ class TissueMotion:
 
         `out` gets the frames with some numbers, which increase; None for all frames.
         """
-        is_by_pixel = x.strides[0] < x.strides[1]
-        values, into = (x.T, out.T) if is_by_pixel else (x, out)
+        of_pixels = is_by_pixel(x)
+        values, into = (x.T, out.T) if of_pixels else (x, out)
         if self.tiles.is_compiled and x.dtype == out.dtype and into.flags.c_contiguous:
             # Frames of a block of an array by pixel are not contiguous
             values = np.ascontiguousarray(values)
-            return self._compiled_turner(values, into, start, is_back, numbers, is_by_pixel)
+            return self._compiled_turner(values, into, start, is_back, numbers, of_pixels)
 
         @np.errstate(invalid="ignore")
         def turn(part: tuple[slice, slice]) -> Numbers:
@@ -479,7 +476,7 @@ class TissueMotion:
         start: Numbers | None,
         is_back: bool,
         numbers: NDArray[np.intp] | None,
-        is_by_pixel: bool,
+        of_pixels: bool,
     ) -> Callable[[tuple[slice, slice]], Numbers]:
         """Return the same with compiled loops, for contiguous frames (n, n_pixels), or (n_pixels, n) by pixel."""
         from usdenoise.linalg.compiled_loops import turned_frames, turned_pixels
@@ -487,10 +484,10 @@ class TissueMotion:
         tiles, kind = self.tiles, x.real.dtype
         shape, counts = tiles.of_three(tiles.shape, 1), tiles.of_three(tiles.counts, 1)
         steps = self.steps.astype(x.dtype, copy=False).reshape(-1, *counts)
-        steps = np.ascontiguousarray(np.moveaxis(steps, 0, -1) if is_by_pixel else steps)
+        steps = np.ascontiguousarray(np.moveaxis(steps, 0, -1) if of_pixels else steps)
         of_axes = tiles.of_three(tiles.places, (np.zeros(1, np.intp), np.zeros(1)))
         places = tuple((first, weight.astype(kind)) for first, weight in of_axes)
-        as_images = (*shape, -1) if is_by_pixel else (-1, *shape[:2], 2 * shape[2])
+        as_images = (*shape, -1) if of_pixels else (-1, *shape[:2], 2 * shape[2])
         images, into = (np.asarray(array).view(kind).reshape(as_images) for array in (x, out))
         numbers = np.arange(len(self.steps)) if numbers is None else numbers
         sign = np.array(1 if is_back else -1, kind)[()]
@@ -500,7 +497,7 @@ class TissueMotion:
             size = (rows.stop - rows.start, *shape[1:])
             first = np.ones(size, x.dtype) if start is None else start[pixels].astype(x.dtype).reshape(size)
             parts = np.stack([first.real, first.imag])
-            loop = turned_pixels if is_by_pixel else turned_frames
+            loop = turned_pixels if of_pixels else turned_frames
             loop(images, steps.view(kind), places, parts, sign, numbers, rows.start, into)
             last: Numbers = (parts[0] + 1j * parts[1]).astype(x.dtype).ravel()
             return last
@@ -585,7 +582,7 @@ class TissueMotion:
     @np.errstate(invalid="ignore")
     def still_frames(self, x: Numbers, numbers: NDArray[np.intp]) -> Numbers:
         """Return some of the frames, (n, n_pixels) of NumPy, by their numbers, with the tissue held still."""
-        out = np.empty((len(numbers), x.shape[1]), x.dtype, "F" if x.strides[0] < x.strides[1] else "C")
+        out = np.empty((len(numbers), x.shape[1]), x.dtype, "F" if is_by_pixel(x) else "C")
         order = np.argsort(numbers)
         turn = self._turner(x, out, None, False, numbers[order])
         for part in self._row_parts():

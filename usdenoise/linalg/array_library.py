@@ -95,12 +95,18 @@ def on_host(values: Array) -> Array:
     return to_host(values) if is_foreign_array(values) else values
 
 
+def is_by_pixel(x: Array) -> bool:
+    """Return whether memory has the frames of a pixel side by side in an array (n, n_pixels) of NumPy."""
+    return isinstance(x, np.ndarray) and x.strides[0] < x.strides[1]
+
+
 def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:
     """Return some columns of a matrix on the host, in the order of its memory."""
     if isinstance(values, np.ndarray):
         # A quarter of the time of an index
-        by_column = values.strides[0] < values.strides[1]
-        return np.take(values.T, numbers, axis=0).T if by_column else np.take(values, numbers, axis=1)
+        return (
+            np.take(values.T, numbers, axis=0).T if is_by_pixel(values) else np.take(values, numbers, axis=1)
+        )
     return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
 
 

@@ -327,17 +327,14 @@ def turned_pixels(
                 both[2 * t], both[2 * t + 1] = e, sign * f
             turn[0, row, x, y], turn[1, row, x, y] = e, f
             image, turned = images[z, x, y], out[z, x, y]
-            if 2 * len(numbers) == n:
+            if len(numbers):
                 for t in range(n // 2):
-                    turned[2 * t], turned[2 * t + 1] = (
+                    both[2 * t], both[2 * t + 1] = (
                         image[2 * t] * both[2 * t] - image[2 * t + 1] * both[2 * t + 1],
                         image[2 * t] * both[2 * t + 1] + image[2 * t + 1] * both[2 * t],
                     )
-            else:
-                for k in range(len(numbers)):
-                    t = numbers[k]
-                    turned[2 * k] = image[2 * t] * both[2 * t] - image[2 * t + 1] * both[2 * t + 1]
-                    turned[2 * k + 1] = image[2 * t] * both[2 * t + 1] + image[2 * t + 1] * both[2 * t]
+            for k in range(len(numbers)):
+                turned[2 * k], turned[2 * k + 1] = both[2 * numbers[k]], both[2 * numbers[k] + 1]
 
 
 def sweep(

@@ -18,6 +18,7 @@ from usdenoise.linalg.array_library import (
     columns,
     dtype_of,
     finite_or_zero,
+    is_by_pixel,
     namespace,
     to_host,
     to_library,
@@ -246,7 +247,7 @@ def inspect_chunk(
         # In another process
         frames, values = slice(0, n), np.empty((len(gathering.sample), n), dtype_of(x))
     # Some at a time take less memory, in the order of the memory
-    if isinstance(x, np.ndarray) and x.strides[0] < x.strides[1]:
+    if is_by_pixel(x):
         for rows in part_slices(len(values), n):
             values[rows, frames] = x.T[gathering.sample[rows]]
     else:

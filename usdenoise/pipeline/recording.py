@@ -21,6 +21,7 @@ from usdenoise.linalg.array_library import (
     Array,
     Numbers,
     dtype_of,
+    is_by_pixel,
     is_foreign_array,
     namespace,
     to_host,
@@ -587,8 +588,7 @@ def array_recording(
     whole = frames if is_in_memory else None
     recording = Recording.of_chunks(stack.geometry, dtype, frames.chunks(), whole)
     if not (in_place and is_view and stack.iq.flags.writeable):
-        is_by_pixel = own.strides[0] < own.strides[1]
-        own = np.empty(own.shape, dtype, order="F" if is_by_pixel else "C")
+        own = np.empty(own.shape, dtype, order="F" if is_by_pixel(own) else "C")
     return recording, own
 
 
